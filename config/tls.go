@@ -1,0 +1,214 @@
+package config
+
+import "time"
+
+// TLS is a TLS policy: what a handshake may agree on, and whether it may be
+// resumed. In a site, an absent field is taken from the policy at the top.
+type TLS struct {
+	// MinVersion is "1.2" or "1.3". Older versions are not offered.
+	MinVersion TLSVersion `yaml:"min_version" default:"1.2"`
+
+	// MaxVersion is "1.2" or "1.3".
+	MaxVersion TLSVersion `yaml:"max_version" default:"1.3"`
+
+	// CipherSuites are the suites for TLS 1.2, by their IANA names. Those of TLS
+	// 1.3 are not configurable. Default: the suites that Go's crypto/tls
+	// holds secure, all with forward secrecy.
+	CipherSuites []string `yaml:"cipher_suites"`
+
+	// Curves are the key exchanges offered: X25519MLKEM768, X25519, P-256,
+	// P-384, P-521 and the other names of crypto/tls. Default: those of Go.
+	Curves []string `yaml:"curves"`
+
+	// ALPN are the protocols offered: h2, http/1.1.
+	ALPN []string `yaml:"alpn" default:"h2,http/1.1"`
+
+	// Resumption is on or off.
+	Resumption Switch `yaml:"resumption" default:"on"`
+}
+
+// SiteTLS is a site's TLS policy.
+type SiteTLS struct {
+	TLS `yaml:",inline"`
+
+	// ClientAuth asks clients for certificates.
+	ClientAuth ClientAuth `yaml:"client_auth"`
+}
+
+// ClientAuth asks clients for certificates and says which are let in. Every
+// check holds for resumed connections as for full handshakes, and what cannot
+// be checked is refused.
+type ClientAuth struct {
+	// Mode is none, request (asked for, never vouched for to the backend),
+	// verify_if_given or require.
+	Mode ClientAuthMode `yaml:"mode" default:"none"`
+
+	// CAFile holds the CAs that may have issued client certificates, in PEM.
+	// Read again when it changes.
+	CAFile string `yaml:"ca_file"`
+
+	// Allow narrows who is let in. Default: every holder of a valid certificate.
+	Allow Allow `yaml:"allow"`
+
+	// CRLFile is a file of CRLs, or a list of files, in PEM or DER. Read again
+	// when they change.
+	CRLFile Strings `yaml:"crl_file"`
+
+	// OCSP asks the certificate's responder: off, soft (no answer lets the
+	// client in) or hard (no answer keeps it out).
+	OCSP ClientOCSP `yaml:"ocsp" default:"off"`
+
+	// Forward names what backends are told of a verified certificate: cert and
+	// chain (RFC 9440 Client-Cert and Client-Cert-Chain), subject, serial,
+	// fingerprint, verify. Whatever the client sent under these names is
+	// removed in any case. Default with verify_if_given and require: cert,
+	// chain; "none" tells nothing.
+	Forward []string `yaml:"forward"`
+}
+
+// Allow is an allow-list: a certificate that matches any entry of any list is
+// let in. Empty: no restriction.
+type Allow struct {
+	// SAN are subject alternative names: DNS names ("*.example.com" matches one
+	// label), e-mail addresses, IP addresses and URIs, compared whole.
+	SAN []string `yaml:"san"`
+
+	// OU are organizational units of the subject, compared whole.
+	OU []string `yaml:"ou"`
+
+	// Fingerprint are SHA-256 fingerprints of certificates, in hexadecimal,
+	// with or without colons.
+	Fingerprint []string `yaml:"fingerprint"`
+}
+
+// Sessions sets the cache of TLS sessions.
+type Sessions struct {
+	// Capacity is how many sessions are held. off: only MaxBytes bounds them.
+	Capacity int `yaml:"capacity" default:"20480" min:"1" words:"off"`
+
+	// MaxBytes is how much memory they may take. off: only Capacity bounds them.
+	MaxBytes Size `yaml:"max_bytes" default:"64MiB" min:"64KiB" words:"off"`
+
+	// Lifetime is how long after its original handshake a session may be
+	// resumed, at most 7 days.
+	Lifetime time.Duration `yaml:"lifetime" default:"24h" min:"1s" max:"168h"`
+
+	// ClientAuthLifetime is the same for sessions with a client certificate.
+	// Default: the shorter of 1 hour and Lifetime.
+	ClientAuthLifetime time.Duration `yaml:"client_auth_lifetime" min:"1s" max:"168h"`
+
+	// ReuseWindow is how long a session that has been resumed, and so has a
+	// successor, may be resumed again (a browser opens several connections
+	// at once). single: never again, so a handle is good for one
+	// resumption. unlimited: for its whole life.
+	ReuseWindow ReuseWindow `yaml:"reuse_window" default:"10s" words:"single,unlimited"`
+
+	// ClientShare is the part of the cache that one client address (IPv6:
+	// /64) may hold, above 0 and up to 1.
+	ClientShare float64 `yaml:"client_share" default:"0.1" min:"0.0001" max:"1" words:"off"`
+}
+
+// OCSP sets the cache of OCSP responses and how they are fetched.
+type OCSP struct {
+	// Stapling is on or off.
+	Stapling Switch `yaml:"stapling" default:"on"`
+
+	// Capacity is how many responses are held; never fewer than there are
+	// certificates with a responder.
+	Capacity int `yaml:"capacity" default:"256" min:"1" max:"10000000"`
+
+	// Timeout bounds one request to a responder, all of its steps together.
+	Timeout time.Duration `yaml:"timeout" default:"5s" min:"100ms" max:"5m"`
+
+	// Overrides replaces responders: from the URL in a certificate to the URL
+	// to ask instead, or off to ask nobody.
+	Overrides map[string]string `yaml:"overrides"`
+
+	// Proxy is the URL of an HTTP proxy for requests to responders. Default:
+	// as $HTTP_PROXY, $HTTPS_PROXY and $NO_PROXY say; off: none.
+	Proxy string `yaml:"proxy"`
+
+	// PerResponder is how many requests to one responder run at once.
+	PerResponder int `yaml:"per_responder" default:"4" min:"1" max:"1000"`
+
+	// Client sets the checks of client certificates.
+	Client OCSPClient `yaml:"client"`
+}
+
+// OCSPClient sets the OCSP checks of client certificates, for sites whose
+// client_auth.ocsp is soft or hard.
+type OCSPClient struct {
+	// Capacity is how many answers are held.
+	Capacity int `yaml:"capacity" default:"4096" min:"1" max:"10000000"`
+
+	// Timeout is how long a handshake may wait for an answer.
+	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms" max:"1m"`
+}
+
+// Store is what replicas share: sessions, staples and ACME.
+type Store struct {
+	// Redis is the Redis or Valkey server, version 7 or later.
+	Redis *Redis `yaml:"redis"`
+
+	// KeyFile holds the keys that seal what is stored, one a line, in
+	// hexadecimal or base64, 32 bytes each: the first seals, all open. The
+	// same on every replica.
+	KeyFile string `yaml:"key_file"`
+
+	// Timeout is what a handshake may wait for the store.
+	Timeout time.Duration `yaml:"timeout" default:"50ms" min:"1ms" max:"10s"`
+
+	// Queue is how many writes may wait behind handshakes; more are dropped.
+	Queue int `yaml:"queue" default:"4096" min:"1" max:"1000000"`
+}
+
+// Redis is a Redis or Valkey server, a Sentinel set or a Cluster.
+type Redis struct {
+	// Addresses are host:port; or one unix:/path in mode single. Sentinels in
+	// mode sentinel, any nodes in mode cluster.
+	Addresses []string `yaml:"addresses"`
+
+	// Mode is single, sentinel or cluster.
+	Mode RedisMode `yaml:"mode" default:"single"`
+
+	// MasterName is the name that the Sentinels know the master by.
+	MasterName string `yaml:"master_name"`
+
+	// Username is the ACL user. Default: the server's default user.
+	Username string `yaml:"username"`
+
+	// PasswordFile holds the password.
+	PasswordFile string `yaml:"password_file"`
+
+	// SentinelUsername is the ACL user on the Sentinels.
+	SentinelUsername string `yaml:"sentinel_username"`
+
+	// SentinelPasswordFile holds the password for the Sentinels.
+	SentinelPasswordFile string `yaml:"sentinel_password_file"`
+
+	// DB is the number of the database; not in mode cluster.
+	DB int `yaml:"db" max:"65535"`
+
+	// Prefix begins every key.
+	Prefix string `yaml:"prefix" default:"tlsproxy:"`
+
+	// TLS encrypts the connection. Absent: plain.
+	TLS *ClientTLS `yaml:"tls"`
+}
+
+// ClientTLS is how tlsproxy itself connects to a TLS server. Its certificate is
+// verified in every case.
+type ClientTLS struct {
+	// CAFile holds the CAs to trust, in PEM. Default: those of the system.
+	CAFile string `yaml:"ca_file"`
+
+	// Cert is a certificate chain to present, in PEM.
+	Cert string `yaml:"cert"`
+
+	// Key is its key, in PEM.
+	Key string `yaml:"key"`
+
+	// ServerName is the name sent (SNI) and verified. Default: the host
+	// connected to.
+	ServerName string `yaml:"server_name"`
+}
