@@ -1,0 +1,25 @@
+package session
+
+// Result says how the lookup of an offered handle ended.
+type Result string
+
+// Results of a lookup: a closed set, fit for a metric's label.
+const (
+	None       Result = ""            // no handle was offered: not a lookup, never counted
+	Hit        Result = "hit"         // resumed from the local cache
+	HitShared  Result = "hit_shared"  // resumed from the shared store
+	Absent     Result = "absent"      // unknown here and in the store: expired, evicted, used up, or made before a restart
+	SNI        Result = "sni"         // made under another server name
+	ScopeMiss  Result = "scope"       // made under another policy, or the policy changed
+	Key        Result = "key"         // the certificate key it was authenticated with is no longer served
+	Lineage    Result = "lineage"     // the original authentication is too old, or lies in the future
+	Revoked    Result = "revoked"     // authenticated before a revocation that covers it
+	Declined   Result = "declined"    // found, but crypto/tls did not resume it: other version, cipher suite or client certificate rule
+	Malformed  Result = "malformed"   // not one of our handles: wrong length, forged, or another fleet's or process's
+	StoreError Result = "store_error" // unknown here, and the store failed, was too slow, or is switched off by its breaker
+)
+
+// Results lists every result that is counted.
+func Results() []Result {
+	return []Result{Hit, HitShared, Absent, SNI, ScopeMiss, Key, Lineage, Revoked, Declined, Malformed, StoreError}
+}
