@@ -1,0 +1,192 @@
+package clientauth
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// defaultPoll is how often files are looked at when nothing was noticed.
+	defaultPoll = 30 * time.Second
+	// settle is how long a directory must be quiet before its files are read,
+	// so that several files written together are read together.
+	settle = 100 * time.Millisecond
+	// settleAtMost bounds the wait in a directory that is never quiet.
+	settleAtMost = time.Second
+)
+
+// Run follows the files until ctx is done, and returns nil then. A change puts
+// new rules in force; a file that is gone or broken closes the site, and the
+// next good version opens it again. Directories are watched, so that files
+// replaced by renaming and Kubernetes' swap of the ..data link are noticed; the
+// files are also looked at every PollInterval, for file systems that tell
+// nothing.
+func (v *Verifier) Run(ctx context.Context) error {
+	files := v.files.all()
+	if len(files) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	w := watcher{v: v, files: files, infos: make(map[string]os.FileInfo)}
+	w.open()
+	defer w.close()
+	w.run(ctx)
+	return nil
+}
+
+// Reload reads the files again and puts what they say in force at once. The
+// error says why the site is closed now, nil if it is open.
+func (v *Verifier) Reload() error {
+	v.reload.Lock()
+	defer v.reload.Unlock()
+	before, next := v.current.Load(), v.load()
+	if next.same(before) {
+		return before.Err
+	}
+	v.current.Store(next)
+	switch {
+	case next.Err != nil:
+		v.log.Error("client authentication closed: every client is refused", "site", v.site, "err", next.Err)
+	case before.Err != nil:
+		v.log.Info("client authentication open again", "site", v.site, "authorities", len(next.anchors))
+	default:
+		v.log.Info("client authentication reloaded", "site", v.site, "authorities", len(next.anchors))
+	}
+	return next.Err
+}
+
+// same reports whether two snapshots come from the same content.
+func (s *Snapshot) same(other *Snapshot) bool {
+	if (s.Err == nil) != (other.Err == nil) {
+		return false
+	}
+	if s.Err != nil && s.Err.Error() != other.Err.Error() {
+		return false
+	}
+	return s.content == other.content
+}
+
+// watcher is what Run needs while it runs.
+type watcher struct {
+	v        *Verifier
+	files    []string
+	infos    map[string]os.FileInfo // what polling saw last; nil: no file
+	notify   *fsnotify.Watcher      // nil: polling only
+	outdated map[string]bool        // lists already reported as out of date
+}
+
+func (w *watcher) open() {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.v.log.Warn("client authentication files are polled: no file system notices", "site", w.v.site, "err", err)
+		return
+	}
+	w.notify = notify
+	w.watch(true)
+}
+
+func (w *watcher) close() {
+	if w.notify != nil {
+		w.notify.Close()
+	}
+}
+
+// watch adds the files' directories, again and again: one that was removed and
+// made anew has lost its watch, and adding twice does nothing.
+func (w *watcher) watch(report bool) {
+	if w.notify == nil {
+		return
+	}
+	var dirs []string
+	for _, f := range w.files {
+		dirs = append(dirs, filepath.Dir(f))
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		if err := w.notify.Add(dir); err != nil && report {
+			w.v.log.Warn("client authentication files are polled: directory not watched", "site", w.v.site, "dir", dir, "err", err)
+		}
+	}
+}
+
+func (w *watcher) run(ctx context.Context) {
+	var events <-chan fsnotify.Event
+	var errs <-chan error
+	if w.notify != nil {
+		events, errs = w.notify.Events, w.notify.Errors
+	}
+	ticker := time.NewTicker(w.v.poll)
+	defer ticker.Stop()
+	quiet := time.NewTimer(0) // what changed between New and now
+	defer quiet.Stop()
+	var first time.Time // of the events not yet acted on
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			if first.IsZero() {
+				first = time.Now()
+			}
+			quiet.Reset(min(settle, max(0, settleAtMost-time.Since(first))))
+		case <-errs: // events were lost
+			quiet.Reset(settle)
+		case <-quiet.C:
+			first = time.Time{}
+			w.changed()
+			w.v.Reload()
+		case <-ticker.C:
+			w.watch(false)
+			if w.changed() {
+				w.v.Reload()
+			}
+			w.reportOutdated()
+		}
+	}
+}
+
+// changed reports whether a file is another one than at the last call.
+func (w *watcher) changed() bool {
+	changed := false
+	for _, path := range w.files {
+		info, err := os.Stat(path)
+		if err != nil {
+			info = nil
+		}
+		before, seen := w.infos[path]
+		if !seen || !sameFile(before, info) {
+			changed = true
+		}
+		w.infos[path] = info
+	}
+	return changed
+}
+
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// reportOutdated logs each list once when it runs out.
+func (w *watcher) reportOutdated() {
+	outdated := make(map[string]bool)
+	for _, c := range w.v.Status().CRLs {
+		if c.Current {
+			continue
+		}
+		key := c.File + "\x00" + c.Issuer
+		outdated[key] = true
+		if !w.outdated[key] {
+			w.v.log.Warn("client revocation list out of date", "site", w.v.site, "file", c.File,
+				"issuer", c.Issuer, "next_update", c.NextUpdate, "still_used", w.v.allowExpiredCRL)
+		}
+	}
+	w.outdated = outdated
+}
