@@ -15,9 +15,10 @@ type Certificate struct {
 	// PKCS12 is a file with a certificate, its chain and its key.
 	PKCS12 string `yaml:"pkcs12"`
 
-	// Directory holds pairs: NAME.crt or NAME.pem with NAME.key, or one
-	// tls.crt with tls.key in it or in a directory below it. Pairs come and
-	// go while the proxy runs.
+	// Directory holds pairs, in it and in its direct subdirectories: x.crt (or
+	// .cer, .pem) with x.key, x.pem with x-key.pem, fullchain.pem with
+	// privkey.pem, tls.crt with tls.key, one x.pem that holds both, x.p12 or
+	// x.pfx. They come and go while the proxy runs.
 	Directory string `yaml:"directory"`
 
 	// PassphraseFile holds the passphrase of an encrypted Key or PKCS12, or
@@ -32,7 +33,7 @@ type Certificate struct {
 	Local *Local `yaml:"local"`
 
 	// Default makes this the certificate for clients that send no server name
-	// or an unknown one. Default: the first certificate is.
+	// or an unknown one. If none says so, the first certificate is.
 	Default bool `yaml:"default"`
 }
 
@@ -59,15 +60,19 @@ type ACME struct {
 	// PEM. Default: those of the system.
 	CAFile string `yaml:"ca_file"`
 
+	// Profile is the certificate profile to ask for. Default: the CA's.
+	Profile string `yaml:"profile"`
+
 	// EAB binds the account to one at the CA.
 	EAB EAB `yaml:"eab"`
 
-	// Issuers are several CAs, tried in order, instead of Directory, CAFile
-	// and EAB.
+	// Issuers are several CAs, tried in order, instead of Directory, CAFile,
+	// Profile and EAB.
 	Issuers []Issuer `yaml:"issuers"`
 
 	// Challenges are the ways to prove control: http-01 (needs the http
-	// listener), tls-alpn-01, dns-01 (needs dns). Default: all that can be.
+	// listener), tls-alpn-01, dns-01 (needs dns, and goes alone). Default: dns-01
+	// with dns; else tls-alpn-01, and http-01 when there is a http listener.
 	Challenges []string `yaml:"challenges"`
 
 	// DNS answers dns-01 challenges.
@@ -79,8 +84,12 @@ type ACME struct {
 	// ARI follows the CA's renewal information (RFC 9773): on or off.
 	ARI Switch `yaml:"ari" default:"on"`
 
-	// KeyType is p256, p384, rsa2048 or rsa4096.
-	KeyType KeyType `yaml:"key_type" default:"p256"`
+	// KeyType is ecdsa-p256, ecdsa-p384, rsa-2048, rsa-4096 or ed25519.
+	KeyType KeyType `yaml:"key_type" default:"ecdsa-p256"`
+
+	// ReuseKey keeps the key over renewals, so that sessions, which end with
+	// their key, survive them.
+	ReuseKey bool `yaml:"reuse_key"`
 
 	// MustStaple asks for certificates with the must-staple extension.
 	MustStaple bool `yaml:"must_staple"`
@@ -93,6 +102,9 @@ type Issuer struct {
 
 	// CAFile is as in [ACME.CAFile].
 	CAFile string `yaml:"ca_file"`
+
+	// Profile is as in [ACME.Profile].
+	Profile string `yaml:"profile"`
 
 	// EAB is as in [ACME.EAB].
 	EAB EAB `yaml:"eab"`
@@ -112,50 +124,48 @@ type DNS struct {
 	// RFC2136 is the name server to send updates to.
 	RFC2136 RFC2136 `yaml:"rfc2136"`
 
-	// PropagationDelay is how long to wait after an update before looking.
-	PropagationDelay time.Duration `yaml:"propagation_delay" max:"1h"`
-
-	// PropagationTimeout is how long to look for the record before giving up;
-	// off: the CA is asked to look at once.
+	// PropagationTimeout is how long to wait until the server answers with the
+	// record; off: the CA is asked to look at once.
 	PropagationTimeout time.Duration `yaml:"propagation_timeout" default:"2m" max:"1h" words:"off"`
-
-	// Resolvers are the servers (host:port) to look at. Default: those of the
-	// system.
-	Resolvers []string `yaml:"resolvers"`
-
-	// TTL is that of the record.
-	TTL time.Duration `yaml:"ttl" default:"1m" min:"1s" max:"24h"`
 }
 
 // RFC2136 is a name server that takes dynamic updates signed with TSIG (RFC
 // 8945).
 type RFC2136 struct {
-	// Server is its host:port.
+	// Server is its host:port; without port, 53.
 	Server string `yaml:"server"`
+
+	// Zone is the zone to update. Default: found by asking the server.
+	Zone string `yaml:"zone"`
 
 	// KeyName is the name of the TSIG key.
 	KeyName string `yaml:"key_name"`
 
-	// KeyAlgorithm is that of the key: hmac-sha256, hmac-sha384, hmac-sha512.
+	// KeyAlgorithm is that of the key: hmac-sha256, hmac-sha384, hmac-sha512,
+	// hmac-sha224 or hmac-sha1.
 	KeyAlgorithm TSIGAlgorithm `yaml:"key_algorithm" default:"hmac-sha256"`
 
 	// KeyFile holds the key, base64.
 	KeyFile string `yaml:"key_file"`
 }
 
-// OnDemand obtains certificates for names as clients ask for them: never for
-// any name. A name must be in Hosts, or be approved by Ask, or both when both
-// are there.
+// OnDemand obtains certificates for names as clients ask for them, but never for
+// any name: at least one of Ask and Allow is needed, and a name must pass all
+// that are there.
 type OnDemand struct {
-	// Ask is a URL that is asked with ?domain=NAME; status 200 approves.
+	// Ask is a URL that is asked with ?domain=NAME; only status 200 allows the
+	// name.
 	Ask string `yaml:"ask"`
 
-	// Hosts are the names allowed; "*.example.com" allows one label.
-	Hosts []string `yaml:"hosts"`
+	// Allow are the names allowed; "*.example.com" allows one label.
+	Allow []string `yaml:"allow"`
 
-	// Rate limits how many certificates are obtained.
-	Rate int `yaml:"rate" default:"10" min:"1" max:"100000"`
+	// Rate is how many names without a certificate are tried in one Window.
+	Rate int `yaml:"rate" default:"10" min:"1" max:"1000000"`
 
-	// Per is the time to which Rate refers.
-	Per time.Duration `yaml:"per" default:"1m" min:"1s" max:"168h"`
+	// Window is the time that Rate refers to.
+	Window time.Duration `yaml:"window" default:"1m" min:"1s" max:"168h"`
+
+	// Wait is how long a handshake waits for its certificate.
+	Wait time.Duration `yaml:"wait" default:"30s" min:"1s" max:"5m"`
 }

@@ -44,6 +44,11 @@ type Config struct {
 	// another says default: true.
 	Certificates []Certificate `yaml:"certificates"`
 
+	// RejectUnknownSNI refuses handshakes for names without a certificate,
+	// instead of answering with the default one. Clients that send no name get
+	// the default one all the same.
+	RejectUnknownSNI bool `yaml:"reject_unknown_sni"`
+
 	// TLS is the policy of connections that no site claims, and what a site's
 	// own tls section starts from, field by field.
 	TLS TLS `yaml:"tls"`
@@ -107,11 +112,6 @@ type Listener struct {
 	// is: in PROXY headers, X-Forwarded-* and Forwarded. A single address is
 	// a network of its own.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-
-	// RejectUnknownSNI refuses handshakes that name a server for which there is
-	// no certificate, or none at all, instead of answering with the default
-	// certificate.
-	RejectUnknownSNI bool `yaml:"reject_unknown_sni"`
 }
 
 // HTTP is the plain HTTP listener.

@@ -3,12 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -21,25 +19,17 @@ const maxValues = 200_000
 // itself, since decoding by yaml.Load stops at a duplicate key and knows
 // neither paths nor near misses.
 type decoder struct {
-	lines  map[string]int
-	report func(line int, path string, err error)
-	values int
+	lines    map[string]int
+	problems *problems
+	values   int
 }
-
-var (
-	durationType = reflect.TypeFor[time.Duration]()
-	reuseType    = reflect.TypeFor[ReuseWindow]()
-	sizeType     = reflect.TypeFor[Size]()
-	prefixType   = reflect.TypeFor[netip.Prefix]()
-	stringsType  = reflect.TypeFor[Strings]()
-)
 
 // document decodes data into c. It reports whether there was a document at all.
 func (d *decoder) document(data []byte, c *Config) bool {
 	var doc yaml.Node
 	if err := yaml.Load(data, &doc, yaml.WithUniqueKeys(false)); err != nil {
 		line, err := syntaxError(err)
-		d.report(line, "", err)
+		d.problems.decoding(line, "", err)
 		return false
 	}
 	root := &doc
@@ -47,7 +37,7 @@ func (d *decoder) document(data []byte, c *Config) bool {
 		root = root.Content[0]
 	}
 	if root.Kind != yaml.MappingNode {
-		d.report(root.Line, "", errors.New("not a configuration: expected fields such as listeners and sites"))
+		d.problems.decoding(root.Line, "", errors.New("not a configuration: expected fields such as listeners and sites"))
 		return false
 	}
 	d.value(root, "", reflect.ValueOf(c).Elem(), "")
@@ -67,7 +57,7 @@ func syntaxError(err error) (int, error) {
 func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, tag reflect.StructTag) {
 	if d.values++; d.values > maxValues {
 		if d.values == maxValues+1 {
-			d.report(n.Line, path, fmt.Errorf("more than %d values, aliases included", maxValues))
+			d.problems.decoding(n.Line, path, fmt.Errorf("more than %d values, aliases included", maxValues))
 		}
 		return
 	}
@@ -75,7 +65,7 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, tag reflect.
 		n = n.Alias
 	}
 	switch {
-	case v.Type() == prefixType:
+	case isScalar(v.Type()):
 		d.scalar(n, path, v, tag)
 	case v.Type() == stringsType && n.Kind == yaml.ScalarNode:
 		v.Set(reflect.MakeSlice(stringsType, 1, 1))
@@ -89,8 +79,6 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, tag reflect.
 		d.mapping(n, path, v, tag)
 	case v.Kind() == reflect.Slice:
 		d.list(n, path, v, tag)
-	default:
-		d.scalar(n, path, v, tag)
 	}
 }
 
@@ -105,11 +93,26 @@ func (d *decoder) structure(n *yaml.Node, path string, v reflect.Value) {
 	d.pairs(n, path, func(key, value *yaml.Node, at string) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
 		if i < 0 {
-			d.report(key.Line, at, unknownField(key.Value, fields))
+			d.unknown(key, path, fields)
 			return
 		}
 		d.value(value, at, v.FieldByIndex(fields[i].index), fields[i].tag)
 	})
+}
+
+// unknown reports a key that is none of fields. The field that was probably
+// meant counts as unread, so that its absence is no second error.
+func (d *decoder) unknown(key *yaml.Node, path string, fields []field) {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	meant, hint := suggest(key.Value, names)
+	d.problems.decoding(key.Line, path, fmt.Errorf("unknown field %q: %s", clip(key.Value), hint))
+	delete(d.problems.broken, path)
+	if meant != "" {
+		d.problems.broken[join(path, meant)] = true
+	}
 }
 
 // mapping decodes a mapping with free keys.
@@ -128,7 +131,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value, tag reflec
 // pairs calls f for each key of a mapping, and reports what is not one.
 func (d *decoder) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node, at string)) {
 	if n.Kind != yaml.MappingNode {
-		d.report(n.Line, path, fmt.Errorf("expected fields (name: value), found %s", describe(n)))
+		d.problems.decoding(n.Line, path, fmt.Errorf("expected fields (name: value), found %s", describe(n)))
 		return
 	}
 	seen := make(map[string]int)
@@ -138,16 +141,16 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node,
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			d.report(key.Line, path, fmt.Errorf("expected a name before the colon, found %s", describe(key)))
+			d.problems.decoding(key.Line, path, fmt.Errorf("expected a name before the colon, found %s", describe(key)))
 			continue
 		}
 		at := join(path, key.Value)
 		if key.Value == "<<" {
-			d.report(key.Line, at, errors.New("merge keys are not supported: write the fields out"))
+			d.problems.decoding(key.Line, at, errors.New("merge keys are not supported: write the fields out"))
 			continue
 		}
 		if line, ok := seen[key.Value]; ok {
-			d.report(key.Line, at, fmt.Errorf("duplicate: already on line %d", line))
+			d.problems.decoding(key.Line, at, fmt.Errorf("duplicate: already on line %d", line))
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -162,7 +165,7 @@ func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, tag reflect.S
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.report(n.Line, path, fmt.Errorf("expected a list (- item, or [item, item]), found %s", describe(n)))
+		d.problems.decoding(n.Line, path, fmt.Errorf("expected a list (- item, or [item, item]), found %s", describe(n)))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -170,7 +173,7 @@ func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, tag reflect.S
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.lines[at] = item.Line
 		if isNull(item) {
-			d.report(item.Line, at, errors.New("empty: give it a value or remove it"))
+			d.problems.decoding(item.Line, at, errors.New("empty: give it a value or remove it"))
 			continue
 		}
 		d.value(item, at, v.Index(i), tag)
@@ -189,179 +192,8 @@ func (d *decoder) scalar(n *yaml.Node, path string, v reflect.Value, tag reflect
 		err = setScalar(v, n.Value, tag)
 	}
 	if err != nil {
-		d.report(n.Line, path, err)
+		d.problems.decoding(n.Line, path, err)
 	}
-}
-
-// setScalar parses text as v's type wants it, within the bounds of tag.
-func setScalar(v reflect.Value, text string, tag reflect.StructTag) error {
-	if words := tag.Get("words"); words != "" && v.CanInt() || v.CanFloat() {
-		if i := slices.Index(strings.Split(words, ","), text); i >= 0 && text != "" {
-			return setNumber(v, float64(-1-i))
-		}
-	}
-	switch {
-	case v.Type() == prefixType:
-		p, err := parsePrefix(text)
-		v.Set(reflect.ValueOf(p))
-		return err
-	case v.Kind() == reflect.String:
-		return setString(v, text)
-	case v.Kind() == reflect.Bool:
-		b, err := parseBool(text)
-		v.SetBool(b)
-		return err
-	}
-	x, err := parseNumber(v.Type(), text)
-	if err != nil {
-		return withWords(err, tag)
-	}
-	if err := checkBounds(v.Type(), x, text, tag); err != nil {
-		return err
-	}
-	return setNumber(v, x)
-}
-
-func setNumber(v reflect.Value, x float64) error {
-	if v.CanFloat() {
-		v.SetFloat(x)
-	} else {
-		v.SetInt(int64(x))
-	}
-	return nil
-}
-
-// setString sets a string; one of a closed set must be in it.
-func setString(v reflect.Value, text string) error {
-	if c, ok := v.Interface().(interface{ choices() []string }); ok {
-		choices := c.choices()
-		if v.Type() == reflect.TypeFor[Switch]() {
-			switch text {
-			case "true", "yes":
-				text = "on"
-			case "false", "no":
-				text = "off"
-			}
-		}
-		if text != "" && !slices.Contains(choices, text) {
-			return fmt.Errorf("%q is not known: %s", text, suggest(text, choices))
-		}
-	}
-	v.SetString(text)
-	return nil
-}
-
-func parseBool(text string) (bool, error) {
-	switch text {
-	case "true", "on", "yes":
-		return true, nil
-	case "false", "off", "no":
-		return false, nil
-	}
-	return false, fmt.Errorf("expected true or false, found %q", text)
-}
-
-func parsePrefix(text string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		return p, fmt.Errorf("%q is not a network: write it like 10.0.0.0/8, fd00::/8 or 192.0.2.1", text)
-	}
-	if m := p.Masked(); m != p {
-		return p, fmt.Errorf("%q has bits beyond its mask: write %s, or %s for the one address", text, m, p.Addr())
-	}
-	return p, nil
-}
-
-// parseNumber parses an integer, a fraction, a duration or a size.
-func parseNumber(t reflect.Type, text string) (float64, error) {
-	switch {
-	case t == durationType, t == reuseType:
-		x, err := time.ParseDuration(text)
-		if err == nil {
-			return float64(x), nil
-		}
-		if _, err := strconv.ParseFloat(text, 64); err == nil {
-			return 0, fmt.Errorf("%q lacks a unit: write it like %ss or %sm", text, text, text)
-		}
-		return 0, fmt.Errorf("%q is not a duration: write it like 500ms, 10s, 5m or 24h", text)
-	case t == sizeType:
-		return parseSize(text)
-	case t.Kind() == reflect.Float64:
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil || x-x != 0 {
-			return 0, fmt.Errorf("%q is not a number", text)
-		}
-		return x, nil
-	}
-	x, err := strconv.ParseInt(text, 10, 48)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a whole number", text)
-	}
-	return float64(x), nil
-}
-
-var units = []struct {
-	suffix string
-	bytes  float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
-}
-
-func parseSize(text string) (float64, error) {
-	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-	unit := strings.TrimSpace(text[len(number):])
-	x, err := strconv.ParseFloat(number, 64)
-	if err != nil || x-x != 0 {
-		return 0, fmt.Errorf("%q is not a size: write it like 512B, 64KiB or 10MiB", text)
-	}
-	for _, u := range units {
-		if u.suffix == unit {
-			return float64(int64(x * u.bytes)), nil
-		}
-	}
-	if x == 0 && unit == "" {
-		return 0, nil
-	}
-	return 0, fmt.Errorf("%q lacks a unit: write it like %sB, %sKiB or %sMiB", text, number, number, number)
-}
-
-// checkBounds applies the tags min and max; zero is the default and within any.
-func checkBounds(t reflect.Type, x float64, text string, tag reflect.StructTag) error {
-	if x == 0 {
-		return nil
-	}
-	if low := tag.Get("min"); low != "" || x < 0 {
-		least, _ := parseNumber(t, low)
-		if x < least {
-			return withWords(fmt.Errorf("%s is too small: the least is %s", text, bound(low)), tag)
-		}
-	}
-	if high := tag.Get("max"); high != "" {
-		if most, _ := parseNumber(t, high); x > most {
-			return withWords(fmt.Errorf("%s is too large: the most is %s", text, high), tag)
-		}
-	}
-	return nil
-}
-
-func bound(s string) string {
-	if s == "" {
-		return "0"
-	}
-	return s
-}
-
-// withWords adds the words that a field takes beside numbers.
-func withWords(err error, tag reflect.StructTag) error {
-	if words := tag.Get("words"); words != "" {
-		return fmt.Errorf("%w (or %s)", err, strings.ReplaceAll(words, ",", " or "))
-	}
-	return err
 }
 
 // join appends a key to a path.
@@ -389,28 +221,4 @@ func describe(n *yaml.Node) string {
 		return strconv.Quote(clip(n.Value))
 	}
 	return "something else"
-}
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
-}
-
-// wanted names what a type is written as.
-func wanted(t reflect.Type) string {
-	switch {
-	case t == prefixType:
-		return "a network"
-	case t == durationType, t == reuseType:
-		return "a duration"
-	case t == sizeType:
-		return "a size"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.String:
-		return "a text"
-	}
-	return "a number"
 }

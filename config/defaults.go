@@ -21,6 +21,7 @@ func setDefaults(c *Config) {
 		inheritTLS(&c.Sites[i].TLS.TLS, &c.TLS)
 	}
 	fillTags(reflect.ValueOf(c).Elem())
+	canonicalHosts(c)
 
 	for i := range c.Sites {
 		defaultSite(&c.Sites[i])
@@ -73,7 +74,7 @@ func fillTags(v reflect.Value) {
 			v.SetMapIndex(k, elem)
 		}
 	case reflect.Struct:
-		if v.Type() == prefixType {
+		if isScalar(v.Type()) {
 			return
 		}
 		for _, f := range fieldsOf(v.Type()) {
@@ -94,6 +95,29 @@ func fillField(v reflect.Value, tag reflect.StructTag) {
 	}
 	if err := setScalar(v, text, tag); err != nil {
 		panic("config: default " + strconv.Quote(text) + ": " + err.Error()) // a mistake in the schema
+	}
+}
+
+// canonicalHosts brings every host into the form in which hosts are compared.
+func canonicalHosts(c *Config) {
+	canonical := func(hosts []string) {
+		for i, h := range hosts {
+			hosts[i] = CanonicalHost(h)
+		}
+	}
+	for i := range c.Sites {
+		canonical(c.Sites[i].Hosts)
+	}
+	for i := range c.Certificates {
+		if l := c.Certificates[i].Local; l != nil {
+			canonical(l.Hosts)
+		}
+		if a := c.Certificates[i].ACME; a != nil {
+			canonical(a.Hosts)
+			if a.OnDemand != nil {
+				canonical(a.OnDemand.Allow)
+			}
+		}
 	}
 }
 

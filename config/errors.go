@@ -67,6 +67,40 @@ func (es Errors) sorted() error {
 	return es
 }
 
+// problems collects what is wrong with one configuration.
+type problems struct {
+	config *Config
+	found  Errors
+	broken map[string]bool // paths of values that could not be read
+}
+
+// decoding adds an error of the value at path, which has no good value now.
+func (p *problems) decoding(line int, path string, err error) {
+	p.found = append(p.found, &Error{File: p.config.file, Line: line, Path: path, Err: err})
+	p.broken[path] = true
+}
+
+// add adds an error of the value at path, unless it could not even be read: one
+// complaint about a value is enough.
+func (p *problems) add(path, format string, args ...any) {
+	if p.unread(path) {
+		return
+	}
+	err := fmt.Errorf(format, args...)
+	p.found = append(p.found, &Error{File: p.config.file, Line: p.config.line(path), Path: path, Err: err})
+}
+
+// unread reports whether the value at path, or one that it is a part of, could
+// not be read, so that nothing can be concluded from its absence.
+func (p *problems) unread(path string) bool {
+	for ; path != ""; path = parent(path) {
+		if p.broken[path] {
+			return true
+		}
+	}
+	return false
+}
+
 // At gives err the place of the value at path, such as "certificates[1].key",
 // for errors that show only when the value is used: a file that is missing, an
 // address in use. A path that is not in the file, because the value is a
@@ -78,14 +112,32 @@ func (c *Config) At(path string, err error) error {
 	return &Error{File: c.file, Line: c.line(path), Path: path, Err: err}
 }
 
+// Has reports whether the file itself gives a value at path, so that what is
+// there is not a default.
+func (c *Config) Has(path string) bool {
+	_, ok := c.lines[path]
+	return ok
+}
+
 // line returns the line of the value at path, or of the nearest value around
 // it; 0 if there is none.
 func (c *Config) line(path string) int {
-	for path != "" {
+	for ; path != ""; path = parent(path) {
 		if n, ok := c.lines[path]; ok {
 			return n
 		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+		// A single issuer's fields may stand in acme itself.
+		if n, ok := c.lines[strings.Replace(path, ".issuers[0]", "", 1)]; ok {
+			return n
+		}
 	}
 	return 0
+}
+
+// parent returns the path of what the value at path is a part of.
+func parent(path string) string {
+	if cut, ok := strings.CutSuffix(path, `"]`); ok {
+		return path[:max(0, strings.LastIndex(cut, `["`))]
+	}
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

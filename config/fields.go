@@ -32,27 +32,23 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// unknownField is the error of a key that is none of fields.
-func unknownField(name string, fields []field) error {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return fmt.Errorf("unknown field %q: %s", name, suggest(name, names))
-}
-
-// suggest names the choice that was probably meant, or all of them.
-func suggest(got string, choices []string) string {
-	best, dist := "", 1+max(1, len(got)/3)
+// suggest returns the choice that was probably meant, "" if none is near, and a
+// hint that names it or all there are.
+func suggest(got string, choices []string) (meant, hint string) {
+	got = clip(got)
+	best := 1 + max(1, len(got)/3)
 	for _, c := range choices {
-		if d := distance(strings.ToLower(got), strings.ToLower(c)); d < dist {
-			best, dist = c, d
+		if d := distance(strings.ToLower(got), strings.ToLower(c)); d < best {
+			meant, best = c, d
 		}
 	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
+	switch {
+	case meant != "":
+		return meant, fmt.Sprintf("did you mean %q?", meant)
+	case len(choices) == 0:
+		return "", "there are none"
 	}
-	return "expected one of " + strings.Join(choices, ", ")
+	return "", "expected one of " + strings.Join(choices, ", ")
 }
 
 // distance is the number of letters to insert, remove, replace or swap with

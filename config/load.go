@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,28 +33,14 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, Errors{{File: name, Err: err}}
 	}
 	c := &Config{file: name, lines: make(map[string]int)}
-	var es Errors
-	d := &decoder{lines: c.lines, report: func(line int, path string, err error) {
-		es = append(es, &Error{File: name, Line: line, Path: path, Err: err})
-	}}
-	if !d.document(data, c) {
-		return nil, es.sorted()
+	p := &problems{config: c, broken: make(map[string]bool)}
+	d := &decoder{lines: c.lines, problems: p}
+	if d.document(data, c) {
+		setDefaults(c)
+		validate(c, p)
 	}
-	setDefaults(c)
-	bad := make(map[string]bool)
-	for _, e := range es {
-		bad[e.Path] = true
-	}
-	validate(c, func(path string, err error) {
-		if !bad[path] { // one complaint about a value is enough
-			es = append(es, &Error{File: name, Line: c.line(path), Path: path, Err: err})
-		}
-	})
-	if err := es.sorted(); err != nil {
+	if err := p.found.sorted(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
-
-// IsNotFound reports whether err says that the file does not exist.
-func IsNotFound(err error) bool { return errors.Is(err, os.ErrNotExist) }

@@ -1,6 +1,11 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Off is the value of a numeric field whose word in the file is off.
 const Off = -1
@@ -19,6 +24,27 @@ const (
 	ReuseSingle    ReuseWindow = -1 // single: a handle resumes once
 	ReuseUnlimited ReuseWindow = -2 // unlimited: for the session's whole life
 )
+
+// StatusRange is a range of HTTP statuses, both ends included. In the file it is
+// one status (200) or two (200-399).
+type StatusRange struct {
+	Min, Max int
+}
+
+// UnmarshalText parses 200 or 200-399.
+func (r *StatusRange) UnmarshalText(text []byte) error {
+	low, high, two := strings.Cut(string(text), "-")
+	if !two {
+		high = low
+	}
+	var err1, err2 error
+	r.Min, err1 = strconv.Atoi(strings.TrimSpace(low))
+	r.Max, err2 = strconv.Atoi(strings.TrimSpace(high))
+	if err1 != nil || err2 != nil || r.Min < 100 || r.Max > 599 || r.Min > r.Max {
+		return fmt.Errorf("%q is not a range of statuses: write it like 200 or 200-399", text)
+	}
+	return nil
+}
 
 // Switch is on or off.
 type Switch string
@@ -93,13 +119,15 @@ func (RedisMode) choices() []string { return []string{"single", "sentinel", "clu
 // KeyType is the type of a certificate's key.
 type KeyType string
 
-func (KeyType) choices() []string { return []string{"p256", "p384", "rsa2048", "rsa4096"} }
+func (KeyType) choices() []string {
+	return []string{"ecdsa-p256", "ecdsa-p384", "rsa-2048", "rsa-4096", "ed25519"}
+}
 
 // TSIGAlgorithm is the algorithm of a TSIG key.
 type TSIGAlgorithm string
 
 func (TSIGAlgorithm) choices() []string {
-	return []string{"hmac-sha256", "hmac-sha384", "hmac-sha512"}
+	return []string{"hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1"}
 }
 
 // Balance is how a backend is chosen.
@@ -109,9 +137,10 @@ type Balance string
 const (
 	RoundRobin Balance = "round_robin" // in turn
 	LeastConn  Balance = "least_conn"  // the one with the fewest requests in flight
+	RandomTwo  Balance = "random_two"  // the better of two drawn at random
 )
 
-func (Balance) choices() []string { return []string{"round_robin", "least_conn"} }
+func (Balance) choices() []string { return []string{"round_robin", "least_conn", "random_two"} }
 
 // LogLevel is the least level that is logged.
 type LogLevel string

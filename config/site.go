@@ -37,15 +37,18 @@ type Route struct {
 
 // Upstream is a pool of backends that answer alike.
 type Upstream struct {
-	// Backends are URLs without path: http://host:port, https://host:port,
-	// h2c://host:port, unix:/path (HTTP/1.1), h2c+unix:/path; or builtin:echo,
-	// which answers with what it received. At least one.
+	// Backends are at least one of http://host:port (HTTP/1.1),
+	// https://host:port (HTTP/2 or HTTP/1.1, as the backend chooses),
+	// h2://host:port (HTTP/2 over TLS only), h2c://host:port (HTTP/2 without
+	// TLS), unix:/path (HTTP/1.1), unix+h2c:/path; or builtin:echo, which
+	// answers with what it received.
 	Backends []string `yaml:"backends"`
 
-	// Balance is round_robin or least_conn.
+	// Balance is round_robin, least_conn, or random_two (the one with fewer
+	// requests in flight of two drawn at random).
 	Balance Balance `yaml:"balance" default:"round_robin"`
 
-	// TLS is how https backends are connected to.
+	// TLS is how https and h2 backends are connected to.
 	TLS ClientTLS `yaml:"tls"`
 
 	// Health checks the backends.
@@ -58,19 +61,30 @@ type Upstream struct {
 	DialTimeout time.Duration `yaml:"dial_timeout" default:"5s" max:"10m"`
 
 	// ResponseTimeout is the time in which a response must begin once the
-	// request was sent.
+	// request was sent; not for gRPC, whose servers may be silent for long.
 	ResponseTimeout time.Duration `yaml:"response_timeout" default:"60s" words:"off"`
 
-	// IdleTimeout is how long an idle connection is kept.
-	IdleTimeout time.Duration `yaml:"idle_timeout" default:"90s" words:"off"`
+	// IdleTimeout is how long an unused connection is kept.
+	IdleTimeout time.Duration `yaml:"idle_timeout" default:"60s" min:"1ms" max:"24h"`
 
-	// MaxIdle is how many idle connections to one backend are kept.
+	// MaxIdle is how many unused connections to one backend are kept.
 	MaxIdle int `yaml:"max_idle" default:"256" min:"1" words:"off"`
+
+	// MaxRequests is how many requests one backend has in flight at most,
+	// upgraded connections included; beyond, 503 is answered. Default: off.
+	MaxRequests int `yaml:"max_requests" default:"off" min:"1" words:"off"`
+
+	// EjectAfter is how many connection attempts in a row must fail for a
+	// backend to be left alone for EjectFor.
+	EjectAfter int `yaml:"eject_after" default:"3" min:"1" words:"off"`
+
+	// EjectFor is how long an ejected backend is left alone.
+	EjectFor time.Duration `yaml:"eject_for" default:"10s" min:"1ms" max:"1h"`
 }
 
 // Health checks backends by requests of its own.
 type Health struct {
-	// Path is what is asked for. Absent: no checks.
+	// Path is the path and query asked for. Absent: no checks.
 	Path string `yaml:"path"`
 
 	// Interval is the time between two checks.
@@ -80,13 +94,14 @@ type Health struct {
 	Timeout time.Duration `yaml:"timeout" default:"2s" min:"10ms" max:"10m"`
 
 	// Rise is how many good answers in a row make a backend healthy.
-	Rise int `yaml:"rise" default:"2" min:"1" max:"1000"`
+	Rise int `yaml:"rise" default:"1" min:"1" max:"1000"`
 
-	// Fall is how many bad ones make it unhealthy.
-	Fall int `yaml:"fall" default:"3" min:"1" max:"1000"`
+	// Fall is how many bad ones in a row make it unhealthy. The first check after
+	// the start decides alone.
+	Fall int `yaml:"fall" default:"2" min:"1" max:"1000"`
 
-	// Status is the status of a good answer. Default: any of 200 to 399.
-	Status int `yaml:"status" min:"100" max:"599"`
+	// Status is the status, or the range of them, of a good answer.
+	Status StatusRange `yaml:"status" default:"200-399"`
 
 	// Host is the Host header sent. Default: the backend's host.
 	Host string `yaml:"host"`
