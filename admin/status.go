@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	"github.com/tlsproxy/tlsproxy/certs"
+	"github.com/tlsproxy/tlsproxy/ocsp"
+	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/upstream"
+)
+
+// Status is the state of the whole program, as GET /api/status tells it.
+// Options.Status fills everything but Now, UptimeSeconds, Ready, NotReady and
+// Runtime. Field names are part of the API; durations whose name says no unit
+// are in nanoseconds.
+type Status struct {
+	Version       string    `json:"version"`
+	Started       time.Time `json:"started"`
+	Now           time.Time `json:"now"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+
+	Ready    bool     `json:"ready"`
+	NotReady []string `json:"not_ready"` // why not, in words
+	Draining bool     `json:"draining"`
+
+	Config      Config      `json:"config"`
+	Listeners   []Listener  `json:"listeners"`
+	Connections Connections `json:"connections"`
+	Handshakes  Handshakes  `json:"handshakes"`
+
+	Certificates     []certs.Status           `json:"certificates"`
+	CertificateStats certs.Stats              `json:"certificate_stats"`
+	Staples          []ocsp.CertificateStatus `json:"staples"`
+	OCSP             ocsp.Stats               `json:"ocsp"`
+	Sessions         session.Status           `json:"sessions"`
+	Caches           []Cache                  `json:"caches"`
+	Upstreams        []upstream.Status        `json:"upstreams"`
+	Store            *Store                   `json:"store"` // null: no shared store is configured
+
+	Runtime Runtime `json:"runtime"`
+}
+
+// Config says which configuration is in force and how the last reload went.
+type Config struct {
+	Path       string    `json:"path"`
+	Generation uint64    `json:"generation"` // grows by one with each configuration put in force
+	Loaded     time.Time `json:"loaded"`     // when the one in force was
+
+	Reloads        uint64    `json:"reloads"`         // that succeeded
+	ReloadFailures uint64    `json:"reload_failures"` // that did not
+	LastReload     time.Time `json:"last_reload,omitzero"`
+	LastReloadOK   bool      `json:"last_reload_ok"`
+	LastError      string    `json:"last_error,omitempty"` // why the last reload was refused
+}
+
+// Listener is an address that is served.
+type Listener struct {
+	Name    string   `json:"name"`            // as configured
+	Address string   `json:"address"`         // as bound
+	Kind    string   `json:"kind"`            // https, http or admin
+	Sites   []string `json:"sites,omitempty"` // served on it; empty: all
+}
+
+// Connections counts connections of clients by what they are doing.
+type Connections struct {
+	Handshaking int64  `json:"handshaking"`
+	Active      int64  `json:"active"` // handed to HTTP
+	Upgraded    int64  `json:"upgraded"`
+	Accepted    uint64 `json:"accepted"` // since the start
+	Refused     uint64 `json:"refused"`  // at a limit, since the start
+}
+
+// Handshakes counts TLS handshakes since the start.
+type Handshakes struct {
+	Full     uint64            `json:"full"`
+	Resumed  uint64            `json:"resumed"`
+	Failures map[string]uint64 `json:"failures"`   // by reason
+	Versions map[string]uint64 `json:"by_version"` // succeeded, by protocol version
+}
+
+// Cache is one cache of the program, whatever it holds.
+type Cache struct {
+	Name      string            `json:"name"` // as in the label cache of the metrics
+	Entries   int               `json:"entries"`
+	Capacity  int               `json:"capacity"` // 0: unbounded
+	Bytes     int64             `json:"bytes"`
+	MaxBytes  int64             `json:"max_bytes"` // 0: unbounded
+	Hits      uint64            `json:"hits"`
+	Misses    uint64            `json:"misses"`
+	Evictions map[string]uint64 `json:"evictions"` // by reason
+	Scans     uint64            `json:"scans"`     // searches for expired entries
+}
+
+// Store is the shared store.
+type Store struct {
+	Up        bool      `json:"up"`
+	State     string    `json:"state"` // of its circuit breaker: closed, open or half_open
+	LastError string    `json:"last_error,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+}
+
+// Runtime is what the process uses.
+type Runtime struct {
+	GoVersion  string `json:"go_version"`
+	Goroutines int    `json:"goroutines"`
+	HeapBytes  uint64 `json:"heap_bytes"` // live and not yet collected objects
+	CPUs       int    `json:"cpus"`       // that Go code may use at once
+}
+
+// status serves the state as JSON.
+func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, h.snapshot())
+}
+
+// snapshot is the state of now with this package's own parts filled in.
+func (h *handler) snapshot() Status {
+	s := h.opts.Status()
+	s.Now = h.now()
+	s.UptimeSeconds = s.Now.Sub(s.Started).Seconds()
+	s.NotReady = h.notReady(s)
+	s.Ready = len(s.NotReady) == 0
+	s.Runtime = readRuntime()
+	return s
+}
+
+func readRuntime() Runtime {
+	// Unlike runtime.ReadMemStats this does not stop the world.
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(samples)
+	return Runtime{
+		GoVersion:  runtime.Version(),
+		Goroutines: runtime.NumGoroutine(),
+		HeapBytes:  samples[0].Value.Uint64(),
+		CPUs:       runtime.GOMAXPROCS(0),
+	}
+}
