@@ -150,6 +150,10 @@ type Timeouts struct {
 
 	// Idle is how long a kept connection may be without a request.
 	Idle time.Duration `yaml:"idle" default:"2m" words:"off"`
+
+	// Upgraded is how long an upgraded connection such as WebSocket may be
+	// without a byte in either direction.
+	Upgraded time.Duration `yaml:"upgraded" default:"10m" words:"off"`
 }
 
 // Limits bound what clients may use.
@@ -172,7 +176,7 @@ type Limits struct {
 	Header Size `yaml:"header" default:"64KiB" min:"4KiB" max:"16MiB"`
 
 	// Body is the greatest size of a request's body. Default: off.
-	Body Size `yaml:"body" default:"off" min:"1" words:"off"`
+	Body Size `yaml:"body" default:"off" min:"1B" words:"off"`
 
 	// HTTP2Streams is how many requests one HTTP/2 connection may have at once.
 	HTTP2Streams int `yaml:"http2_streams" default:"250" min:"1" max:"100000"`
@@ -201,10 +205,18 @@ type Shutdown struct {
 	UpgradedGrace time.Duration `yaml:"upgraded_grace" default:"30s" max:"24h"`
 }
 
+// DefaultAdminAddress is the default of [Admin.Address].
+const DefaultAdminAddress = "127.0.0.1:9090"
+
 // Admin is the listener for health, metrics, dashboard and controls.
 type Admin struct {
 	// Address is host:port, or off.
 	Address string `yaml:"address" default:"127.0.0.1:9090"`
+
+	// Hosts are names, beside localhost and addresses, under which browsers
+	// reach it. Requests under others are refused, since they may come from
+	// another site's page.
+	Hosts []string `yaml:"hosts"`
 
 	// AllowRemote permits an address that others than this machine can reach.
 	// Whoever reaches it can read status and metrics, and use the controls.
@@ -237,8 +249,11 @@ type Log struct {
 
 // AccessLog is one record for each request.
 type AccessLog struct {
-	// Format is json or text.
-	Format LogFormat `yaml:"format" default:"json"`
+	// Format is json: one object a line.
+	Format AccessLogFormat `yaml:"format" default:"json"`
+
+	// Query writes the query of requests too. Queries carry secrets.
+	Query bool `yaml:"query"`
 
 	// Output is stdout, stderr, off, or an absolute path of a file to append
 	// to; SIGHUP opens it anew.

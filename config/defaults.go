@@ -108,6 +108,7 @@ func canonicalHosts(c *Config) {
 	for i := range c.Sites {
 		canonical(c.Sites[i].Hosts)
 	}
+	canonical(c.Admin.Hosts)
 	for i := range c.Certificates {
 		if l := c.Certificates[i].Local; l != nil {
 			canonical(l.Hosts)
@@ -125,8 +126,10 @@ func defaultSite(s *Site) {
 	if s.Name == "" && len(s.Hosts) > 0 {
 		s.Name = s.Hosts[0]
 	}
-	if a := &s.TLS.ClientAuth; len(a.Forward) == 0 && a.Mode.Verifies() {
-		a.Forward = []string{"cert", "chain"}
+	for i := range s.Routes {
+		if s.Routes[i].Name == "" {
+			s.Routes[i].Name = s.Name + s.Routes[i].Path
+		}
 	}
 }
 

@@ -135,9 +135,9 @@ type Balance string
 
 // The values of [Balance].
 const (
-	RoundRobin Balance = "round_robin" // in turn
-	LeastConn  Balance = "least_conn"  // the one with the fewest requests in flight
-	RandomTwo  Balance = "random_two"  // the better of two drawn at random
+	BalanceRoundRobin Balance = "round_robin" // in turn
+	BalanceLeastConn  Balance = "least_conn"  // the one with the fewest requests in flight
+	BalanceRandomTwo  Balance = "random_two"  // the better of two drawn at random
 )
 
 func (Balance) choices() []string { return []string{"round_robin", "least_conn", "random_two"} }
@@ -150,4 +150,15 @@ func (LogLevel) choices() []string { return []string{"debug", "info", "warn", "e
 // LogFormat is json or text.
 type LogFormat string
 
+// The values of [LogFormat].
+const (
+	LogJSON LogFormat = "json" // one JSON object a line
+	LogText LogFormat = "text" // key=value
+)
+
 func (LogFormat) choices() []string { return []string{"json", "text"} }
+
+// AccessLogFormat is json.
+type AccessLogFormat string
+
+func (AccessLogFormat) choices() []string { return []string{"json"} }

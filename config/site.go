@@ -9,8 +9,9 @@ type Site struct {
 	// first of Hosts.
 	Name string `yaml:"name"`
 
-	// Hosts are host names; "*.example.com" stands for one label; exact names
-	// go first. IP addresses serve clients that connect by address.
+	// Hosts are host names; "*.example.com" stands for one label, "*" for
+	// any host; the most exact wins. IP addresses serve clients that connect
+	// by address.
 	Hosts []string `yaml:"hosts"`
 
 	// Listeners are the addresses of the listeners that serve the site.
@@ -20,8 +21,27 @@ type Site struct {
 	// TLS is the site's policy.
 	TLS SiteTLS `yaml:"tls"`
 
+	// HSTS is the Strict-Transport-Security header of responses that have none,
+	// such as "max-age=31536000; includeSubDomains". Absent: not sent.
+	HSTS string `yaml:"hsts"`
+
+	// Request changes the headers of requests on their way to the backend.
+	Request Headers `yaml:"request_headers"`
+
+	// Response changes the headers of responses on their way to the client.
+	Response Headers `yaml:"response_headers"`
+
 	// Routes say where requests go. At least one.
 	Routes []Route `yaml:"routes"`
+}
+
+// Headers changes headers: what is removed first, then what is set.
+type Headers struct {
+	// Set are headers with their value, in place of what was there.
+	Set map[string]string `yaml:"set"`
+
+	// Remove are the names of headers.
+	Remove []string `yaml:"remove"`
 }
 
 // Route sends the requests below a path to an upstream. The longest path that
@@ -33,6 +53,16 @@ type Route struct {
 
 	// Upstream is the name of the pool.
 	Upstream string `yaml:"upstream"`
+
+	// Name is the route's name in metrics and the access log. Default: the
+	// site's name followed by Path.
+	Name string `yaml:"name"`
+
+	// Host is the Host sent to the backend. Default: as received.
+	Host string `yaml:"host"`
+
+	// Body is the greatest size of a request's body. Default: limits.body.
+	Body Size `yaml:"body" min:"1B" words:"off"`
 }
 
 // Upstream is a pool of backends that answer alike.

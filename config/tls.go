@@ -43,48 +43,67 @@ type ClientAuth struct {
 	// verify_if_given or require.
 	Mode ClientAuthMode `yaml:"mode" default:"none"`
 
-	// CAFile holds the CAs that may have issued client certificates, in PEM.
-	// Read again when it changes.
-	CAFile string `yaml:"ca_file"`
+	// CAFile is a file of the CAs that may have issued client certificates, or
+	// a list of files, in PEM. Read again when they change. In mode request
+	// they are only named to the client, as a hint.
+	CAFile Strings `yaml:"ca_file"`
 
-	// Allow narrows who is let in. Default: every holder of a valid certificate.
-	Allow Allow `yaml:"allow"`
+	// Allow narrows who is let in to certificates that match one entry:
+	// dns:NAME, dns:*.NAME, email:ADDRESS, uri:URI, ip:NETWORK, cn:NAME,
+	// ou:NAME or sha256:FINGERPRINT. Default: every holder of a valid
+	// certificate.
+	Allow []string `yaml:"allow"`
 
-	// CRLFile is a file of CRLs, or a list of files, in PEM or DER. Read again
-	// when they change.
+	// AllowFile is a file of such entries, one a line, or a list of files. Read
+	// again when they change. A file without entries lets nobody in.
+	AllowFile Strings `yaml:"allow_file"`
+
+	// CRLFile is a file of CRLs, complete or delta, or a list of files, in PEM
+	// or DER. Read again when they change. Given any, every certificate
+	// below the CA must be covered by a current CRL.
 	CRLFile Strings `yaml:"crl_file"`
+
+	// AllowExpiredCRL goes on using a CRL after its nextUpdate. Otherwise it
+	// covers nothing, and its issuer's certificates are refused.
+	AllowExpiredCRL bool `yaml:"allow_expired_crl"`
 
 	// OCSP asks the certificate's responder: off, soft (no answer lets the
 	// client in) or hard (no answer keeps it out).
 	OCSP ClientOCSP `yaml:"ocsp" default:"off"`
 
-	// Forward names what backends are told of a verified certificate: cert and
-	// chain (RFC 9440 Client-Cert and Client-Cert-Chain), subject, serial,
-	// fingerprint, verify. Whatever the client sent under these names is
-	// removed in any case. Default with verify_if_given and require: cert,
-	// chain; "none" tells nothing.
-	Forward []string `yaml:"forward"`
+	// Forward is what backends are told of a verified certificate.
+	Forward Forward `yaml:"forward"`
 }
 
-// Allow is an allow-list: a certificate that matches any entry of any list is
-// let in. Empty: no restriction.
-type Allow struct {
-	// SAN are subject alternative names: DNS names ("*.example.com" matches one
-	// label), e-mail addresses, IP addresses and URIs, compared whole.
-	SAN []string `yaml:"san"`
+// Forward is what backends are told of a verified client certificate. Headers
+// of these names that a client sent itself are removed on every site.
+type Forward struct {
+	// Cert sends the certificate as Client-Cert (RFC 9440): on or off.
+	Cert Switch `yaml:"cert" default:"on"`
 
-	// OU are organizational units of the subject, compared whole.
-	OU []string `yaml:"ou"`
+	// Chain sends the intermediate certificates as Client-Cert-Chain (RFC
+	// 9440): on or off.
+	Chain Switch `yaml:"chain" default:"on"`
 
-	// Fingerprint are SHA-256 fingerprints of certificates, in hexadecimal,
-	// with or without colons.
-	Fingerprint []string `yaml:"fingerprint"`
+	// Subject is the name of a header for the subject (RFC 2253). Absent: not
+	// sent.
+	Subject string `yaml:"subject"`
+
+	// Serial is the name of a header for the serial number, hexadecimal.
+	Serial string `yaml:"serial"`
+
+	// Fingerprint is the name of a header for the SHA-256 of the certificate,
+	// hexadecimal.
+	Fingerprint string `yaml:"fingerprint"`
+
+	// Verify is the name of a header for the result: SUCCESS or NONE.
+	Verify string `yaml:"verify"`
 }
 
 // Sessions sets the cache of TLS sessions.
 type Sessions struct {
-	// Capacity is how many sessions are held. off: only MaxBytes bounds them.
-	Capacity int `yaml:"capacity" default:"20480" min:"1" words:"off"`
+	// Capacity is how many sessions are held.
+	Capacity int `yaml:"capacity" default:"20480" min:"1"`
 
 	// MaxBytes is how much memory they may take. off: only Capacity bounds them.
 	MaxBytes Size `yaml:"max_bytes" default:"64MiB" min:"64KiB" words:"off"`
@@ -105,7 +124,7 @@ type Sessions struct {
 
 	// ClientShare is the part of the cache that one client address (IPv6:
 	// /64) may hold, above 0 and up to 1.
-	ClientShare float64 `yaml:"client_share" default:"0.1" min:"0.0001" max:"1" words:"off"`
+	ClientShare float64 `yaml:"client_share" default:"0.25" min:"0.0001" max:"1" words:"off"`
 }
 
 // OCSP sets the cache of OCSP responses and how they are fetched.
@@ -128,8 +147,9 @@ type OCSP struct {
 	// as $HTTP_PROXY, $HTTPS_PROXY and $NO_PROXY say; off: none.
 	Proxy string `yaml:"proxy"`
 
-	// PerResponder is how many requests to one responder run at once.
-	PerResponder int `yaml:"per_responder" default:"4" min:"1" max:"1000"`
+	// PrepareTimeout is how long a new must-staple certificate waits for its
+	// first staple before it is used without; the old one serves meanwhile.
+	PrepareTimeout time.Duration `yaml:"prepare_timeout" default:"15s" max:"10m" words:"off"`
 
 	// Client sets the checks of client certificates.
 	Client OCSPClient `yaml:"client"`

@@ -101,9 +101,6 @@ func (v *validator) proxyProtocol(path string, mode ProxyProtocol, trusted []net
 
 func (v *validator) sessions() {
 	s := &v.c.Sessions
-	if s.Capacity == Off && s.MaxBytes == Off {
-		v.add("sessions.capacity", "off together with max_bytes off leaves the cache without a bound: give one of them")
-	}
 	if s.ClientAuthLifetime > s.Lifetime {
 		v.add("sessions.client_auth_lifetime", "%s is longer than lifetime %s", s.ClientAuthLifetime, s.Lifetime)
 	}
@@ -224,6 +221,11 @@ func (v *validator) limits() {
 
 func (v *validator) admin() {
 	a := &v.c.Admin
+	for i, h := range a.Hosts {
+		if err := checkName(h); err != nil {
+			v.add(idx("admin.hosts", i), "%w", err)
+		}
+	}
 	s, err := parseSocket(a.Address)
 	if a.Address == "off" || err != nil || s.name != "" {
 		return

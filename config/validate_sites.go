@@ -1,13 +1,15 @@
 package config
 
 import (
-	"encoding/hex"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 func (v *validator) sites() {
@@ -26,6 +28,7 @@ func (v *validator) sites() {
 		v.siteHosts(path, s, claims)
 		v.policy(path+".tls", &s.TLS.TLS)
 		v.clientAuth(path+".tls.client_auth", &s.TLS.ClientAuth)
+		v.siteHeaders(path, s)
 		v.routes(path, s)
 	}
 }
@@ -64,7 +67,7 @@ func (v *validator) siteHosts(path string, s *Site, claims map[string][]claim) {
 	}
 	for i, h := range s.Hosts {
 		own := claim{path: idx(path+".hosts", i), listeners: s.Listeners}
-		if err := checkHost(h); err != nil {
+		if err := checkHost(h); err != nil && h != "*" {
 			v.add(own.path, "%w", err)
 			continue
 		}
@@ -76,66 +79,36 @@ func (v *validator) siteHosts(path string, s *Site, claims map[string][]claim) {
 	}
 }
 
-func (v *validator) clientAuth(path string, a *ClientAuth) {
-	if !a.Mode.Verifies() {
-		why := fmt.Sprintf("with mode %s: no certificate would be verified; say mode: require", a.Mode)
-		v.needless(path, why, "ca_file", "allow", "crl_file", "forward")
-		if a.OCSP != ClientOCSPOff {
-			v.needless(path, why, "ocsp")
-		}
-		return
+func (v *validator) siteHeaders(path string, s *Site) {
+	if s.HSTS != "" && !strings.Contains(strings.ToLower(s.HSTS), "max-age=") {
+		v.add(path+".hsts", `%q lacks max-age: write it like "max-age=31536000; includeSubDomains"`, clip(s.HSTS))
 	}
-	if a.CAFile == "" {
-		v.add(path+".ca_file", "missing: mode %s needs the CAs that may have issued client certificates", a.Mode)
-	}
-	for i, f := range a.CRLFile {
-		if f == "" {
-			v.add(idx(path+".crl_file", i), "empty")
-		}
-	}
-	v.allow(path+".allow", &a.Allow)
-	v.forward(path+".forward", a.Forward)
+	v.headers(path+".request_headers", &s.Request)
+	v.headers(path+".response_headers", &s.Response)
 }
 
-func (v *validator) allow(path string, a *Allow) {
-	for i, s := range a.SAN {
-		at := idx(path+".san", i)
-		switch {
-		case s == "":
-			v.add(at, "empty")
-		case strings.Contains(s, "*"):
-			if err := checkHost(CanonicalHost(s)); err != nil {
-				v.add(at, "%w", err)
-			}
+// headers checks headers to set and to remove. Those that frame a message are
+// the proxy's own.
+func (v *validator) headers(path string, h *Headers) {
+	for _, name := range sortedKeys(h.Set) {
+		at := join(path+".set", name)
+		v.headerName(at, name)
+		if !httpguts.ValidHeaderFieldValue(h.Set[name]) {
+			v.add(at, "%q is not a header value", clip(h.Set[name]))
 		}
 	}
-	for i, s := range a.OU {
-		if s == "" {
-			v.add(idx(path+".ou", i), "empty: it would match subjects without an organizational unit")
-		}
-	}
-	for i, s := range a.Fingerprint {
-		if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err != nil || len(b) != 32 {
-			v.add(idx(path+".fingerprint", i), "%q is not a SHA-256 fingerprint: 64 hexadecimal digits, with or without colons (openssl x509 -noout -fingerprint -sha256)", clip(s))
-		}
-	}
-	if len(a.SAN)+len(a.OU)+len(a.Fingerprint) == 0 && v.c.Has(path) && !v.unread(path) {
-		v.add(path, "is empty: list whom to let in, or remove it to let in every holder of a valid certificate")
+	for i, name := range h.Remove {
+		v.headerName(idx(path+".remove", i), name)
 	}
 }
 
-func (v *validator) forward(path string, names []string) {
-	known := []string{"cert", "chain", "subject", "serial", "fingerprint", "verify", "none"}
-	for i, n := range names {
-		if !slices.Contains(known, n) {
-			_, hint := suggest(n, known)
-			v.add(idx(path, i), "unknown value %q: %s", clip(n), hint)
-		} else if slices.Contains(names[:i], n) {
-			v.add(idx(path, i), "duplicate")
-		}
-	}
-	if slices.Contains(names, "none") && len(names) > 1 {
-		v.add(path, "none goes alone")
+func (v *validator) headerName(path, name string) {
+	framing := []string{"Connection", "Content-Length", "Host", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		v.add(path, "%q is not a header name", clip(name))
+	case slices.Contains(framing, http.CanonicalHeaderKey(name)):
+		v.add(path, "%s is set by the proxy itself", name)
 	}
 }
 
@@ -155,6 +128,9 @@ func (v *validator) routes(path string, s *Site) {
 		}
 		seen[prefix] = i
 		v.upstreamName(at+".upstream", r.Upstream)
+		if r.Host != "" && !httpguts.ValidHostHeader(r.Host) {
+			v.add(at+".host", "%q is not a Host header", clip(r.Host))
+		}
 	}
 }
 
