@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/certs"
+	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/session"
 	"github.com/tlsproxy/tlsproxy/upstream"
@@ -26,10 +27,12 @@ type Status struct {
 	NotReady []string `json:"not_ready"` // why not, in words
 	Draining bool     `json:"draining"`
 
-	Config      Config      `json:"config"`
-	Listeners   []Listener  `json:"listeners"`
-	Connections Connections `json:"connections"`
-	Handshakes  Handshakes  `json:"handshakes"`
+	Config    Config         `json:"config"`
+	Listeners []front.Status `json:"listeners"`
+	HTTP      []string       `json:"http"`     // addresses of the plain HTTP listener
+	Admin     []string       `json:"admin"`    // addresses of this listener
+	Front     front.Stats    `json:"front"`    // connections and handshakes
+	Upgraded  int            `json:"upgraded"` // upgraded connections now; among front.open
 
 	Certificates     []certs.Status           `json:"certificates"`
 	CertificateStats certs.Stats              `json:"certificate_stats"`
@@ -54,31 +57,6 @@ type Config struct {
 	LastReload     time.Time `json:"last_reload,omitzero"`
 	LastReloadOK   bool      `json:"last_reload_ok"`
 	LastError      string    `json:"last_error,omitempty"` // why the last reload was refused
-}
-
-// Listener is an address that is served.
-type Listener struct {
-	Name    string   `json:"name"`            // as configured
-	Address string   `json:"address"`         // as bound
-	Kind    string   `json:"kind"`            // https, http or admin
-	Sites   []string `json:"sites,omitempty"` // served on it; empty: all
-}
-
-// Connections counts connections of clients by what they are doing.
-type Connections struct {
-	Handshaking int64  `json:"handshaking"`
-	Active      int64  `json:"active"` // handed to HTTP
-	Upgraded    int64  `json:"upgraded"`
-	Accepted    uint64 `json:"accepted"` // since the start
-	Refused     uint64 `json:"refused"`  // at a limit, since the start
-}
-
-// Handshakes counts TLS handshakes since the start.
-type Handshakes struct {
-	Full     uint64            `json:"full"`
-	Resumed  uint64            `json:"resumed"`
-	Failures map[string]uint64 `json:"failures"`   // by reason
-	Versions map[string]uint64 `json:"by_version"` // succeeded, by protocol version
 }
 
 // Cache is one cache of the program, whatever it holds.

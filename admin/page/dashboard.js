@@ -68,16 +68,16 @@ function table(id, head, rows) {
 const lines = list => list.flatMap((x, i) => i ? [element("br"), x] : [x]);
 
 function tiles(s) {
-  const h = s.handshakes, all = h.full + h.resumed;
-  const minute = since(60), failures = sum(h.failures);
+  const all = sum(s.front.handshakes), resumed = sum(s.front.resumed);
+  const minute = since(60), failures = sum(s.front.failures);
   const list = [
-    [count(h.full), "full"],
-    [count(h.resumed), "resumed"],
-    [percent(h.resumed, all), "resumption ratio"],
+    [count(all - resumed), "full"],
+    [count(resumed), "resumed"],
+    [percent(resumed, all), "resumption ratio"],
     [minute ? percent(minute.resumed, minute.full + minute.resumed) : "–", "ratio, last minute"],
     [minute ? minute.rate.toFixed(1) : "–", "per second, last minute"],
     [count(failures), "failed"],
-    [count(s.connections.active), "connections"],
+    [count(s.front.open), "connections"],
   ];
   $("tiles").replaceChildren(...list.map(([value, label]) =>
     element("div", "tile", element("b", "", value), element("span", "", label))));
@@ -224,16 +224,21 @@ function config(s) {
     ["last reload", last],
   ];
   if (c.last_error) rows.push(["reason", element("span", "bad", c.last_error)]);
-  for (const l of s.listeners || []) rows.push([l.kind, l.address + (l.sites && l.sites.length ? " (" + l.sites.join(", ") + ")" : "")]);
+  for (const l of s.listeners || []) {
+    const proxy = l.proxy_protocol && l.proxy_protocol !== "off" ? ", PROXY header " + l.proxy_protocol : "";
+    rows.push(["https", lines([(l.bound || []).join(", ") + proxy, element("span", "dim", Object.keys(l.sites || {}).sort().join(", "))])]);
+  }
+  if ((s.http || []).length) rows.push(["http", s.http.join(", ")]);
+  if ((s.admin || []).length) rows.push(["admin", s.admin.join(", ")]);
   table("config", [], rows);
 }
 
 function process(s) {
-  const c = s.connections, r = s.runtime;
+  const f = s.front, r = s.runtime;
   const rows = [
-    ["connections", count(c.active) + " active, " + count(c.handshaking) + " in handshake, " + count(c.upgraded) + " upgraded"],
-    ["accepted", count(c.accepted) + ", refused at a limit " + count(c.refused)],
-    ["failed handshakes", lines(Object.entries(s.handshakes.failures || {}).filter(([, n]) => n)
+    ["connections", count(f.open) + " open, " + count(f.handshaking) + " of them in handshake, " + count(s.upgraded) + " upgraded"],
+    ["accepted", count(f.accepted) + ", waited at a limit " + count(f.full) + " times"],
+    ["failed handshakes", lines(Object.entries(f.failures || {}).filter(([, n]) => n)
       .sort((a, b) => b[1] - a[1]).map(([reason, n]) => reason + " " + count(n)))],
     ["goroutines", count(r.goroutines)],
     ["heap", bytes(r.heap_bytes)],
@@ -266,7 +271,8 @@ function problems(s) {
 
 function show(s) {
   const previous = samples[samples.length - 1];
-  const sample = { at: time(s.now), full: s.handshakes.full, resumed: s.handshakes.resumed };
+  const resumed = sum(s.front.resumed);
+  const sample = { at: time(s.now), full: sum(s.front.handshakes) - resumed, resumed };
   // A counter that fell means another process: what was before says nothing of it.
   if (previous && (sample.full < previous.full || sample.resumed < previous.resumed)) samples.length = 0;
   samples.push(sample);

@@ -1,0 +1,40 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tlsproxy/tlsproxy/session"
+)
+
+func sessionCollector(read func() session.Stats) prometheus.Collector {
+	var (
+		lookups     = counter("session_lookups_total", "Sessions that clients offered, by how the lookup ended.", "result")
+		stored      = counter("session_stored_total", "Sessions stored after a handshake.")
+		notStored   = counter("session_not_stored_total", "Sessions not stored after a handshake, by reason.", "reason")
+		share       = counter("session_share_limited_total", "Sessions dropped or not stored because their client held its share of the cache.")
+		oldest      = gauge("session_oldest_age_seconds", "Age of the oldest session held; 0: none.")
+		evicted     = gauge("session_last_evicted_age_seconds", "Age of the session last dropped for room; 0: none yet. A short age means that the cache is too small.")
+		revocations = gauge("session_revocations", "Revocations in force.")
+		queue       = gauge("session_store_queue_length", "Changes waiting to be written to the shared store.")
+		dropped     = counter("session_store_dropped_total", "Changes that the shared store did not get: the queue was full, or it refused them.")
+	)
+	return pull{
+		metrics: []metric{lookups, stored, notStored, share, oldest, evicted, revocations, queue, dropped},
+		collect: func(emit emit) {
+			s := read()
+			for _, r := range session.Results() {
+				emit(lookups, float64(s.Lookups[r]), string(r))
+			}
+			emit(stored, float64(s.Stored))
+			for _, reason := range union(nil, s.NotStored) {
+				emit(notStored, float64(s.NotStored[reason]), reason)
+			}
+			emit(share, float64(s.ShareLimited))
+			emit(oldest, s.OldestAge.Seconds())
+			emit(evicted, s.LastEvictedAge.Seconds())
+			emit(revocations, float64(s.Revocations))
+			emit(queue, float64(s.StoreQueued))
+			emit(dropped, float64(s.StoreDropped))
+		},
+	}
+}
