@@ -158,16 +158,16 @@ type Timeouts struct {
 
 // Limits bound what clients may use.
 type Limits struct {
-	// Connections is how many connections one listener holds at once; more
-	// wait to be accepted.
+	// Connections is how many connections all listeners together hold at once;
+	// more wait to be accepted.
 	Connections int `yaml:"connections" default:"20000" min:"1" words:"off"`
 
 	// ConnectionsPerClient is how many of them one client address (IPv6: /64)
 	// may have; more are closed. Default: off.
 	ConnectionsPerClient int `yaml:"connections_per_client" default:"off" min:"1" words:"off"`
 
-	// Handshakes is how many TLS handshakes one listener works on at once.
-	Handshakes int `yaml:"handshakes" default:"1000" min:"1" words:"off"`
+	// Handshakes is how many TLS handshakes are under way at once; more wait.
+	Handshakes int `yaml:"handshakes" default:"8192" min:"1" words:"off"`
 
 	// HandshakeRate limits the handshakes of one client address. Default: none.
 	HandshakeRate Rate `yaml:"handshake_rate"`
@@ -187,7 +187,8 @@ type Rate struct {
 	// PerSecond is the rate at which tokens return; fractions are fine.
 	PerSecond float64 `yaml:"per_second" min:"0.001" max:"1000000"`
 
-	// Burst is the size of the bucket. Default: twice PerSecond, at least 1.
+	// Burst is the size of the bucket. Default: PerSecond rounded
+	// up.
 	Burst int `yaml:"burst" min:"1" max:"10000000"`
 }
 

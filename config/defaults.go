@@ -35,7 +35,7 @@ func setDefaults(c *Config) {
 		c.HTTP.RedirectPort = redirectPort(c.Listeners)
 	}
 	if r := &c.Limits.HandshakeRate; r.PerSecond > 0 && r.Burst == 0 {
-		r.Burst = max(1, int(math.Ceil(2*r.PerSecond)))
+		r.Burst = max(1, int(math.Ceil(r.PerSecond)))
 	}
 	if c.Sessions.ClientAuthLifetime == 0 {
 		c.Sessions.ClientAuthLifetime = min(time.Hour, c.Sessions.Lifetime)
@@ -87,10 +87,6 @@ func fillField(v reflect.Value, tag reflect.StructTag) {
 	text := tag.Get("default")
 	if text == "" || !v.IsZero() {
 		fillTags(v)
-		return
-	}
-	if v.Kind() == reflect.Slice {
-		v.Set(reflect.ValueOf(strings.Split(text, ",")))
 		return
 	}
 	if err := setScalar(v, text, tag); err != nil {

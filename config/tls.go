@@ -20,8 +20,8 @@ type TLS struct {
 	// P-384, P-521 and the other names of crypto/tls. Default: those of Go.
 	Curves []string `yaml:"curves"`
 
-	// ALPN are the protocols offered: h2, http/1.1.
-	ALPN []string `yaml:"alpn" default:"h2,http/1.1"`
+	// HTTP2 offers HTTP/2 beside HTTP/1.1: on or off.
+	HTTP2 Switch `yaml:"http2" default:"on"`
 
 	// Resumption is on or off.
 	Resumption Switch `yaml:"resumption" default:"on"`

@@ -75,9 +75,6 @@ func (v *validator) policy(path string, t *TLS) {
 	if v.c.Has(path + ".curves") {
 		v.curves(path+".curves", t.Curves)
 	}
-	if v.c.Has(path + ".alpn") {
-		v.alpn(path+".alpn", t.ALPN)
-	}
 }
 
 func (v *validator) cipherSuites(path string, t *TLS) {
@@ -99,8 +96,8 @@ func (v *validator) cipherSuites(path string, t *TLS) {
 	}
 	if t.MinVersion == "1.3" && len(t.CipherSuites) > 0 {
 		v.add(path, "has no effect with min_version 1.3: remove it")
-	} else if !modern && len(t.CipherSuites) > 0 && slices.Contains(t.ALPN, "h2") {
-		v.add(path, "has CBC suites alone, which HTTP/2 forbids (RFC 9113, 9.2.2): add a GCM or ChaCha20 suite, or remove h2 from alpn")
+	} else if !modern && len(t.CipherSuites) > 0 && t.HTTP2.On() {
+		v.add(path, "has CBC suites alone, which HTTP/2 forbids (RFC 9113, 9.2.2): add a GCM or ChaCha20 suite, or say http2: off")
 	}
 }
 
@@ -147,18 +144,6 @@ func curveHint(name string, known []string) string {
 	}
 	_, hint := suggest(name, known)
 	return hint
-}
-
-func (v *validator) alpn(path string, names []string) {
-	known := []string{"h2", "http/1.1"}
-	for i, name := range names {
-		if !slices.Contains(known, name) {
-			_, hint := suggest(name, known)
-			v.add(idx(path, i), "unknown protocol %q: %s", clip(name), hint)
-		} else if slices.Contains(names[:i], name) {
-			v.add(idx(path, i), "duplicate")
-		}
-	}
 }
 
 // sortedKeys returns the keys of m in order.
