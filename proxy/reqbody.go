@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// drainTimeout bounds what the server reads of a request body that nobody wants.
+const drainTimeout = 5 * time.Second
+
+// requestBody counts the request body, bounds it in size and time, and remembers
+// why it ended. A nil *requestBody stands for no body. It is read by goroutines of
+// the transport, also when the handler has gone on.
+type requestBody struct {
+	rc      io.ReadCloser
+	control *http.ResponseController
+	timeout time.Duration // of each read; zero or less: no bound
+	n       atomic.Int64
+
+	mu       sync.Mutex
+	answered bool      // the response has begun: the client may take its time
+	ended    bool      // read to the end, or broken
+	finished bool      // the connection is the server's again
+	deadline time.Time // set now; zero: none
+	err      error
+}
+
+func newRequestBody(ex *exchange, r *http.Request) *requestBody {
+	b := &requestBody{
+		rc:      r.Body,
+		control: http.NewResponseController(ex.rw),
+		timeout: ex.handler.opts.ReadTimeout,
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+		b.timeout = -1
+	}
+	if limit := ex.route.maxBody; limit > 0 {
+		b.rc = http.MaxBytesReader(ex.rw, r.Body, limit)
+	}
+	return b
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.extend()
+	n, err := b.rc.Read(p)
+	b.n.Add(int64(n))
+	if err != nil {
+		b.end(err)
+	}
+	return n, err
+}
+
+func (b *requestBody) Close() error { return b.rc.Close() }
+
+// extend moves the deadline ahead when an eighth of it has passed.
+func (b *requestBody) extend() {
+	if b.timeout <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.answered || b.ended || b.deadline.Sub(now) > b.timeout*7/8 {
+		return
+	}
+	b.setDeadline(now.Add(b.timeout))
+}
+
+// setDeadline is called with mu held.
+func (b *requestBody) setDeadline(t time.Time) {
+	b.deadline = t
+	_ = b.control.SetReadDeadline(t) // recorders have none
+}
+
+// end notes how the body ended. The deadline must go: the server goes on reading to
+// find out when the client leaves.
+func (b *requestBody) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	if !errors.Is(err, io.EOF) && b.err == nil {
+		b.err = err
+	}
+	if !b.deadline.IsZero() && !b.finished {
+		b.setDeadline(time.Time{})
+	}
+}
+
+// responding lifts the bound once the response has begun.
+func (b *requestBody) responding() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answered = true
+	if !b.deadline.IsZero() {
+		b.setDeadline(time.Time{})
+	}
+}
+
+// finish bounds what the server still reads of the body after the handler.
+func (b *requestBody) finish() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answered, b.finished = true, true
+	if !b.ended {
+		b.setDeadline(time.Now().Add(drainTimeout))
+	}
+}
+
+// failure returns why the client's body could not be read, nil if it could.
+func (b *requestBody) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil || errors.Is(b.err, http.ErrBodyReadAfterClose) {
+		return nil
+	}
+	return &clientError{b.err}
+}
