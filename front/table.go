@@ -1,0 +1,132 @@
+package front
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Site maps host patterns to a policy.
+type Site struct {
+	// Hosts are names such as "app.example.com" or "*.example.com"; the star
+	// stands for exactly one label.
+	Hosts []string
+	// Policy is what connections for these names get.
+	Policy *Policy
+}
+
+// TableOptions describe the sites of one listener.
+type TableOptions struct {
+	// Sites are looked up by server name: exact names first, then wildcards.
+	Sites []Site
+	// Default is the policy of connections without a server name or with one
+	// that no site has. Required unless RejectUnknownSNI.
+	Default *Policy
+	// RejectUnknownSNI refuses those connections with the alert
+	// unrecognized_name, RFC 6066, section 3.
+	RejectUnknownSNI bool
+	// ACMECertificate answers handshakes that offer the protocol acme-tls/1
+	// alone, RFC 8737. Such a connection gets a config of its own, with neither
+	// client authentication nor sessions, and is closed after the handshake.
+	// Nil treats them as any other.
+	ACMECertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
+// Match is how a name was found in a [Table].
+type Match uint8
+
+// The matches.
+const (
+	MatchNone     Match = iota // not at all: the name is refused
+	MatchDefault               // no site has the name
+	MatchWildcard              // a site has it by a wildcard
+	MatchExact                 // a site has exactly this name
+)
+
+// Table picks the policy of a connection. It is immutable; make one with
+// [NewTable].
+type Table struct {
+	exact    map[string]*Policy
+	wildcard map[string]*Policy // by what follows the star and its dot
+	fallback *Policy            // nil: unknown names are refused
+	acme     *tls.Config        // nil: no challenges answered here
+}
+
+// NewTable checks the options and makes a table of them.
+func NewTable(o TableOptions) (*Table, error) {
+	t := &Table{exact: make(map[string]*Policy), wildcard: make(map[string]*Policy)}
+	var errs []error
+	for _, site := range o.Sites {
+		if site.Policy == nil {
+			errs = append(errs, fmt.Errorf("sites of hosts %q: no policy", site.Hosts))
+			continue
+		}
+		for _, host := range site.Hosts {
+			if err := t.add(host, site.Policy); err != nil {
+				errs = append(errs, fmt.Errorf("site %q: host %q: %w", site.Policy.site, host, err))
+			}
+		}
+	}
+	if !o.RejectUnknownSNI {
+		t.fallback = o.Default
+		if o.Default == nil {
+			errs = append(errs, errors.New("no default policy, and unknown server names are not rejected"))
+		}
+	}
+	if o.ACMECertificate != nil {
+		t.acme = acmeConfig(o.ACMECertificate)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Table) add(host string, p *Policy) error {
+	names := t.exact
+	name, wild := strings.CutPrefix(host, "*.")
+	if wild {
+		names = t.wildcard
+	}
+	name, ok := CanonicalName(name)
+	if !ok || name == "" || strings.Contains(name, "*") {
+		return errors.New("must be a host name, or *. and one")
+	}
+	if other, taken := names[name]; taken {
+		return fmt.Errorf("is also a host of site %q", other.site)
+	}
+	names[name] = p
+	return nil
+}
+
+// Lookup finds the policy of a canonical name (see [CanonicalName]), nil with
+// [MatchNone].
+func (t *Table) Lookup(name string) (*Policy, Match) {
+	if p, ok := t.exact[name]; ok {
+		return p, MatchExact
+	}
+	if label, domain, ok := strings.Cut(name, "."); ok && label != "" {
+		if p, ok := t.wildcard[domain]; ok {
+			return p, MatchWildcard
+		}
+	}
+	if t.fallback != nil {
+		return t.fallback, MatchDefault
+	}
+	return nil, MatchNone
+}
+
+// sites are the names of the sites with their policies' IDs.
+func (t *Table) sites() map[string]string {
+	sites := make(map[string]string)
+	for _, names := range []map[string]*Policy{t.exact, t.wildcard} {
+		for _, p := range names {
+			sites[p.site] = p.id
+		}
+	}
+	if t.fallback != nil {
+		sites[t.fallback.site] = t.fallback.id
+	}
+	return sites
+}
