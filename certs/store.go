@@ -1,14 +1,21 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
-	"net/http"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/certmagic"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 )
@@ -25,14 +32,13 @@ type Options struct {
 	// certificates of the development CA; "": none.
 	LocalResponder string
 
-	// Prepare is called before a certificate is first used, when another one
-	// can serve meanwhile, or else soon after, and may wait until its staple
-	// is there. An error is logged and the certificate used all the same.
+	// Prepare is called before a certificate is first used, and may wait
+	// until its staple is there. An error is logged, the certificate used all
+	// the same and Prepare called again later.
 	Prepare func(context.Context, *tls.Certificate) error
-	// Release is called when a prepared certificate is no longer used.
+	// Release is called once for each successful Prepare, when the
+	// certificate is no longer used.
 	Release func(*tls.Certificate)
-	// PrepareTimeout bounds each call of Prepare. 0: 10 s.
-	PrepareTimeout time.Duration
 
 	// PollInterval is how often files are looked at, because not every file
 	// system reports changes. 0: 30 s, and 1 s where files cannot be watched
@@ -43,71 +49,178 @@ type Options struct {
 }
 
 // Store holds the certificates in use. It is safe for concurrent use.
-type Store struct{}
+type Store struct {
+	options  Options
+	log      *slog.Logger
+	registry registry
+	stats    counters
+	index    atomic.Pointer[index]
 
-// Set is a loaded list of sources, ready to be installed once.
-type Set struct {
-	// RejectUnknownSNI refuses handshakes for names that no certificate
-	// carries, instead of serving the default one. Set it before Install. A
-	// client that sends no name gets the default certificate all the same.
-	RejectUnknownSNI bool
+	mu    sync.Mutex // guards set, its slots, and local
+	set   *Set       // installed; nil: none yet
+	local *pki.CA    // nil: no Local source was loaded
+
+	filesWake, acmeWake chan struct{} // something was installed
+	seams               seams
+	acme                acmeRuntime
+}
+
+// seams are what tests replace.
+type seams struct {
+	newWatcher func() (watcher, error)
+	backoff    func(failures int) time.Duration
+}
+
+// counters is the live form of [Stats].
+type counters struct {
+	reloads, reloadFailures  atomic.Uint64
+	obtained, obtainFailures atomic.Uint64
+	onDemandRefused          atomic.Uint64
+	polling                  atomic.Bool
 }
 
 // New makes a Store without certificates.
-func New(o Options) (*Store, error) { return nil, nil }
-
-// Check validates sources as Load does, but writes and contacts nothing: it
-// makes no CA and does not look into a Storage that was given.
-func (s *Store) Check(ctx context.Context, sources []Source) error { return nil }
-
-// Load validates and loads sources. The error, a [SourceErrors], tells all
-// that is wrong. A certificate that is already installed is taken over as it
-// is; a new one is prepared, which ctx may cut short. A set that will not be
-// installed must be given to Discard.
-func (s *Store) Load(ctx context.Context, sources []Source) (*Set, error) { return nil, nil }
-
-// Install makes set the one that is served from now on.
-func (s *Store) Install(set *Set) {}
-
-// Discard gives up a set that was loaded but not installed.
-func (s *Store) Discard(set *Set) {}
+func New(o Options) (*Store, error) {
+	if o.PollInterval < 0 {
+		return nil, fmt.Errorf("poll interval %v: must not be negative", o.PollInterval)
+	}
+	s := &Store{
+		options:   o,
+		log:       cmp.Or(o.Logger, slog.Default()),
+		filesWake: make(chan struct{}, 1),
+		acmeWake:  make(chan struct{}, 1),
+		seams:     seams{newWatcher: newInotify, backoff: backoff},
+	}
+	s.registry = registry{prepareHook: o.Prepare, releaseHook: o.Release, log: s.log}
+	s.index.Store(newIndex(nil, nil, time.Now()))
+	return s, nil
+}
 
 // Run watches files, obtains and renews certificates until ctx is done, and
 // returns nil then. It must run once at a time.
-func (s *Store) Run(ctx context.Context) error { return nil }
+func (s *Store) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.runFiles(ctx) })
+	g.Go(func() error { return s.runACME(ctx) })
+	return g.Wait()
+}
+
+// wake tells the loops of Run that something was installed.
+func (s *Store) wake() {
+	for _, c := range []chan struct{}{s.filesWake, s.acmeWake} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
 
 // GetCertificate is a function for [tls.Config]: it picks the certificate for
 // a hello. It answers TLS-ALPN challenges (RFC 8737) of hellos that offer
 // acme-tls/1 alone. It waits only for a name to be obtained on demand.
 func (s *Store) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return nil, ErrUnknownName
+	if isChallenge(hello) {
+		return s.challengeCertificate(hello)
+	}
+	ix := s.index.Load()
+	if e := ix.lookup(hello.ServerName, hello.Conn); e != nil {
+		return e.pick(hello), nil
+	}
+	if len(ix.demand) > 0 && hello.ServerName != "" {
+		if cert := s.obtainOnDemand(hello); cert != nil {
+			return cert, nil
+		}
+	}
+	if e := ix.fallback(hello.ServerName); e != nil {
+		return e.pick(hello), nil
+	}
+	return nil, fmt.Errorf("%w: %q", ErrUnknownName, hello.ServerName)
+}
+
+// lookup returns the entry whose certificates carry the name, or, for a client
+// that sent none, the address it connected to; nil if there is none.
+func (ix *index) lookup(serverName string, conn net.Conn) *entry {
+	if serverName == "" {
+		return ix.findIP(conn)
+	}
+	name, ok := canonicalName(serverName)
+	if !ok {
+		return nil
+	}
+	return ix.find(name)
+}
+
+// fallback returns the default entry, nil if there is none for this client.
+func (ix *index) fallback(serverName string) *entry {
+	if ix.reject && serverName != "" {
+		return nil
+	}
+	return ix.def
 }
 
 // Keys returns the SHA-256 hashes of the public keys (RawSubjectPublicKeyInfo)
 // of all certificates that a hello with this server name may be served with
 // now; "" stands for a hello without one. The slice must not be modified.
-func (s *Store) Keys(serverName string) [][32]byte { return nil }
+func (s *Store) Keys(serverName string) [][32]byte {
+	ix := s.index.Load()
+	if serverName == "" {
+		return ix.noName
+	}
+	e := ix.lookup(serverName, nil)
+	if e == nil {
+		e = ix.fallback(serverName)
+	}
+	if e == nil {
+		return nil
+	}
+	return e.keys
+}
 
 // Issuer returns the certificate that issued leaf if it came with any
 // installed certificate, else nil.
-func (s *Store) Issuer(leaf *x509.Certificate) *x509.Certificate { return nil }
-
-// Renew replaces a certificate that was revoked: one obtained by ACME is
-// obtained anew, with a new key, once per certificate and in the background.
-// For any other it returns [ErrNotACME], and nil for one that is no longer in
-// use.
-func (s *Store) Renew(leaf *x509.Certificate) error { return nil }
-
-// HTTPChallenge answers HTTP-01 challenges (RFC 8555, section 8.3) for the
-// installed ACME sources and gives every other request to next.
-func (s *Store) HTTPChallenge(next http.Handler) http.Handler { return next }
+func (s *Store) Issuer(leaf *x509.Certificate) *x509.Certificate {
+	if selfSigned(leaf) {
+		return leaf
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.local != nil && s.local.IssuedBy(leaf) {
+		return s.local.Certificate
+	}
+	if s.set == nil {
+		return nil
+	}
+	for _, c := range s.set.certificates() {
+		for _, der := range c.tls.Certificate[1:] {
+			if ca, err := x509.ParseCertificate(der); err == nil && issued(ca, leaf) {
+				return ca
+			}
+		}
+	}
+	return nil
+}
 
 // LocalCA returns the development CA once a Local source has been loaded,
 // else nil. Its OCSP responder is the caller's to run.
-func (s *Store) LocalCA() *pki.CA { return nil }
-
-// Status describes every certificate in the order of the sources.
-func (s *Store) Status() []Status { return nil }
+func (s *Store) LocalCA() *pki.CA {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.local
+}
 
 // Stats returns counters.
-func (s *Store) Stats() Stats { return Stats{} }
+func (s *Store) Stats() Stats {
+	return Stats{
+		Reloads:         s.stats.reloads.Load(),
+		ReloadFailures:  s.stats.reloadFailures.Load(),
+		Obtained:        s.stats.obtained.Load(),
+		ObtainFailures:  s.stats.obtainFailures.Load(),
+		OnDemandRefused: s.stats.onDemandRefused.Load(),
+		Polling:         s.stats.polling.Load(),
+	}
+}
+
+// localDir is where the development CA lies.
+func (s *Store) localDir() string { return filepath.Join(s.options.StateDir, "local") }
+
+func hexString(b []byte) string { return hex.EncodeToString(b) }

@@ -1,0 +1,234 @@
+package certs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// quiet is how long no change may be seen before files are read: the
+	// parts of a pair are written one after the other.
+	quiet = 100 * time.Millisecond
+	// patience bounds that wait in a directory that is never quiet.
+	patience = 400 * time.Millisecond
+	// pollWatched and pollUnwatched are the default intervals for looking at
+	// files with and without word of changes.
+	pollWatched   = 30 * time.Second
+	pollUnwatched = time.Second
+	// reviewInterval is how often dates are looked at.
+	reviewInterval = time.Minute
+)
+
+// fileLoop is the part of Run that keeps files, the development CA's
+// certificates and the order of preference by dates current.
+type fileLoop struct {
+	store *Store
+	watch watcher // nil: polling
+}
+
+func (s *Store) runFiles(ctx context.Context) error {
+	l := &fileLoop{store: s}
+	defer l.stopWatching()
+	if w, err := s.seams.newWatcher(); err != nil {
+		l.poll(err)
+	} else {
+		l.watch = w
+	}
+	review := time.NewTimer(0)
+	defer review.Stop()
+	look := time.NewTimer(0) // the next look at the files
+	defer look.Stop()
+	var since time.Time // the first change not looked at yet
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.filesWake:
+			look.Reset(0)
+			review.Reset(0)
+		case <-l.events():
+			now := time.Now()
+			if since.IsZero() {
+				since = now
+			}
+			look.Reset(min(quiet, max(0, patience-now.Sub(since))))
+		case err := <-l.errors():
+			s.log.Debug("word of changed files was lost", "err", err)
+			look.Reset(0)
+		case <-look.C:
+			since = time.Time{}
+			look.Reset(l.look(ctx))
+		case <-review.C:
+			review.Reset(l.review(ctx))
+		}
+	}
+}
+
+// events blocks for ever when files are polled.
+func (l *fileLoop) events() <-chan fsnotify.Event {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.events()
+}
+
+func (l *fileLoop) errors() <-chan error {
+	if l.watch == nil {
+		return nil
+	}
+	return l.watch.errors()
+}
+
+func (l *fileLoop) stopWatching() {
+	if l.watch != nil {
+		l.watch.close()
+		l.watch = nil
+	}
+}
+
+// poll gives up watching.
+func (l *fileLoop) poll(reason error) {
+	l.stopWatching()
+	l.store.stats.polling.Store(true)
+	l.store.log.Warn("files cannot be watched, so they are polled; raising fs.inotify.max_user_watches or max_user_instances may help",
+		"interval", l.interval(), "err", reason)
+}
+
+func (l *fileLoop) interval() time.Duration {
+	if l.watch == nil {
+		return cmp.Or(l.store.options.PollInterval, pollUnwatched)
+	}
+	return cmp.Or(l.store.options.PollInterval, pollWatched)
+}
+
+// look reloads what changed and returns when to look again.
+func (l *fileLoop) look(ctx context.Context) time.Duration {
+	s := l.store
+	sources := s.fileSources()
+	l.follow(sources)
+	wait := l.interval()
+	now := time.Now()
+	var certs []*certificate
+	for _, f := range sources {
+		due := !f.retryAt.IsZero() && !now.Before(f.retryAt)
+		st := f.takeStamp()
+		if st.text != f.stamp.text {
+			f.retries = 0
+		}
+		if due || st.differs(f.stamp) {
+			s.reload(ctx, f)
+		}
+		if !f.retryAt.IsZero() {
+			wait = min(wait, max(0, time.Until(f.retryAt)))
+		}
+	}
+	// Certificates whose preparation failed get another chance.
+	s.mu.Lock()
+	if s.set != nil {
+		certs = s.set.certificates()
+	}
+	s.mu.Unlock()
+	s.registry.prepareAll(ctx, certs)
+	return wait
+}
+
+func (s *Store) fileSources() []*fileSource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var sources []*fileSource
+	if s.set != nil {
+		for _, p := range s.set.providers {
+			if f, ok := p.(*fileSource); ok {
+				sources = append(sources, f)
+			}
+		}
+	}
+	return sources
+}
+
+// follow watches the directories that matter now, by their real paths: the
+// same path may lead elsewhere after a link was replaced.
+func (l *fileLoop) follow(sources []*fileSource) {
+	if l.watch == nil {
+		return
+	}
+	want := make(map[string]bool)
+	for _, f := range sources {
+		for _, path := range f.watched() {
+			for _, dir := range watchedDirs(path) {
+				if real, err := filepath.EvalSymlinks(dir); err == nil {
+					want[real] = true
+				}
+			}
+		}
+	}
+	have := l.watch.list()
+	for _, dir := range have {
+		if !want[dir] {
+			l.watch.remove(dir) // fails only if it is gone already
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(want)) {
+		if slices.Contains(have, dir) {
+			continue
+		}
+		if err := l.watch.add(dir); err != nil && exhausted(err) {
+			l.poll(err)
+			return
+		}
+		// A directory that vanished again is found by the next poll.
+	}
+}
+
+// review looks at dates and returns when to do so again.
+func (l *fileLoop) review(ctx context.Context) time.Duration {
+	s := l.store
+	now := time.Now()
+	s.renewLocal(ctx, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set != nil {
+		s.publish() // certificates may have become valid, or have expired
+		for _, sl := range s.set.slots() {
+			s.remind(sl, now)
+		}
+	}
+	return reviewInterval
+}
+
+// remind logs once a day that a certificate nears its end, which nobody may be
+// looking after.
+func (s *Store) remind(sl *slot, now time.Time) {
+	if sl.cert == nil || now.Sub(sl.reminded) < 24*time.Hour {
+		return
+	}
+	leaf := sl.cert.tls.Leaf
+	left := leaf.NotAfter.Sub(now)
+	switch {
+	case left <= 0:
+		s.log.Error("certificate has expired", "certificate", sl.label, "names", sl.cert.names, "not_after", leaf.NotAfter)
+	case left < expiryMargin(leaf.NotAfter.Sub(leaf.NotBefore)):
+		s.log.Warn("certificate expires soon", "certificate", sl.label, "names", sl.cert.names, "not_after", leaf.NotAfter)
+	default:
+		return
+	}
+	sl.reminded = now
+}
+
+// expiryMargin is the time before its end at which a certificate should long
+// have been renewed: a fifth of its lifetime, two weeks at most.
+func expiryMargin(lifetime time.Duration) time.Duration {
+	return min(lifetime/5, 14*24*time.Hour)
+}
+
+var (
+	errEmptied = errors.New("no certificate is left in the directory: those it had are kept")
+	errGone    = errors.New("its files are gone: it will go too unless they come back")
+)

@@ -1,0 +1,102 @@
+package certs
+
+import (
+	"crypto/x509"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// canonicalName is the form in which names are compared: lower case, ASCII,
+// no final dot. It allocates nothing for a name that has this form already.
+// What is not a name at all, such as "a b", is not ok.
+func canonicalName(name string) (_ string, ok bool) {
+	name = strings.TrimSuffix(name, ".")
+	lower := true
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 0x80:
+			ascii, err := idna.Lookup.ToASCII(name)
+			return ascii, err == nil && ascii != ""
+		case c >= 'A' && c <= 'Z':
+			lower = false
+		case c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
+		default:
+			return "", false
+		}
+	}
+	if !lower {
+		name = strings.ToLower(name)
+	}
+	return name, true
+}
+
+// canonicalHost is canonicalName for names of the configuration: it also takes
+// wildcards and IP addresses.
+func canonicalHost(host string) (_ string, ok bool) {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return addr.Unmap().WithZone("").String(), true
+	}
+	base, wild := strings.CutPrefix(host, "*.")
+	name, ok := canonicalName(base)
+	if !ok || !validHostname(name) {
+		return "", false
+	}
+	if wild {
+		return "*." + name, true
+	}
+	return name, true
+}
+
+// validHostname reports whether a canonical name can be that of a host
+// (RFC 1123, with underscores let pass).
+func validHostname(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether pattern, a canonical name or wildcard, stands for
+// the canonical name.
+func covers(pattern, name string) bool {
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		i := strings.IndexByte(name, '.')
+		return i > 0 && name[i:] == suffix
+	}
+	return pattern == name
+}
+
+// namesOf returns the canonical names and addresses that a certificate
+// carries. A certificate without any, as old private CAs made them, has its
+// common name.
+func namesOf(leaf *x509.Certificate) (names []string, ips []netip.Addr) {
+	dns := leaf.DNSNames
+	if len(dns) == 0 && len(leaf.IPAddresses) == 0 && leaf.Subject.CommonName != "" {
+		dns = []string{leaf.Subject.CommonName}
+	}
+	for _, name := range dns {
+		name, ok := canonicalHost(name)
+		switch {
+		case !ok:
+		case net.ParseIP(name) != nil:
+			ips = append(ips, netip.MustParseAddr(name))
+		case !slices.Contains(names, name):
+			names = append(names, name)
+		}
+	}
+	for _, ip := range leaf.IPAddresses {
+		if addr, ok := netip.AddrFromSlice(ip); ok {
+			ips = append(ips, addr.Unmap())
+		}
+	}
+	return names, ips
+}
