@@ -2,77 +2,337 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/cache"
 )
+
+// lineageGrace is how long a session that may no longer be resumed is held, so
+// that a client that comes just too late is told from an unknown one.
+const lineageGrace = time.Minute
 
 // Resumer keeps sessions and resumes them. Make one with [New]; its methods
 // are safe for concurrent use.
-type Resumer struct{}
+type Resumer struct {
+	log          *slog.Logger
+	now          func() time.Time
+	epoch        time.Time
+	keys         authenticator
+	cache        *cache.Cache[ID, entry]
+	aside        aside
+	ages         ages
+	shares       *shares
+	limits       atomic.Pointer[limits]
+	maxBytes     int64
+	successorsMu [64]sync.Mutex // by ID
+
+	revoked *revocations
+	journal journal
+	saving  sync.Mutex // orders writes of the journal
+
+	store        Store
+	storeTimeout time.Duration
+	guard        guard
+	queue        *queue
+	unshared     chan struct{} // wakes Run: there are revocations to share
+
+	counters
+}
+
+// limits are Limits with the defaults put in.
+type limits struct {
+	capacity             int
+	lifetime, clientAuth time.Duration
+	reuse                time.Duration
+	share                float64
+}
 
 // New returns a Resumer, or an error that names the option that is wrong.
-func New(o Options) (*Resumer, error) { return &Resumer{}, nil }
+func New(o Options) (*Resumer, error) {
+	l, err := o.Limits.resolve()
+	if err != nil {
+		return nil, err
+	}
+	r := &Resumer{
+		log: o.Logger, now: time.Now, epoch: time.Now(),
+		shares: newShares(), maxBytes: o.maxBytes(),
+		journal: journal{dir: o.StateDir},
+		store:   o.Store, storeTimeout: o.StoreTimeout,
+		guard: newGuard(), queue: newQueue(), unshared: make(chan struct{}, 1),
+	}
+	r.counters.prepare()
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	if r.storeTimeout < 0 {
+		return nil, fmt.Errorf("session: store timeout %v is negative", o.StoreTimeout)
+	}
+	if r.storeTimeout == 0 {
+		r.storeTimeout = DefaultStoreTimeout
+	}
+	r.limits.Store(&l)
+	var margin time.Duration
+	r.keys = newBootKey()
+	if r.store != nil {
+		margin, r.keys = maxSkew, r.store
+	}
+	r.revoked = newRevocations(margin)
+	r.cache, err = cache.New(cache.Options[ID, entry]{
+		Capacity: l.capacity,
+		MaxBytes: max(0, r.maxBytes),
+		Weigh:    func(_ ID, e entry) int64 { return e.weight() },
+		OnEvict:  r.evicted,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	if err := r.loadRevocations(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
 
-// Run does the work behind the handshakes until ctx ends: writing to the
-// store, receiving other replicas' revocations, keeping revocations on disk.
-// It must run whenever there is a Store.
-func (r *Resumer) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// resolve puts the defaults in and checks the bounds.
+func (l Limits) resolve() (limits, error) {
+	out := limits{l.Capacity, l.Lifetime, l.ClientAuthLifetime, l.ReuseWindow, l.ClientShare}
+	if out.capacity == 0 {
+		out.capacity = DefaultCapacity
+	}
+	if out.lifetime == 0 {
+		out.lifetime = DefaultLifetime
+	}
+	if out.clientAuth == 0 {
+		out.clientAuth = DefaultClientAuthLifetime
+	}
+	if out.reuse == 0 {
+		out.reuse = DefaultReuseWindow
+	}
+	if out.share == 0 {
+		out.share = DefaultClientShare
+	}
+	out.clientAuth = min(out.clientAuth, out.lifetime)
+	switch {
+	case out.capacity < 0:
+		return out, fmt.Errorf("session: capacity %d is negative", l.Capacity)
+	case out.lifetime < 0 || out.lifetime > MaxLifetime:
+		return out, fmt.Errorf("session: lifetime %v is not within 0 and %v", l.Lifetime, MaxLifetime)
+	case out.clientAuth < 0:
+		return out, fmt.Errorf("session: lifetime with client certificates %v is negative", l.ClientAuthLifetime)
+	case out.reuse < 0 && out.reuse != SingleUse && out.reuse != Unlimited:
+		return out, fmt.Errorf("session: reuse window %v is negative", l.ReuseWindow)
+	case out.share > 1 || math.IsNaN(out.share):
+		return out, fmt.Errorf("session: client share %v is not within 0 and 1", l.ClientShare)
+	}
+	return out, nil
+}
 
-// Begin makes the Attempt of one connection.
-func (r *Resumer) Begin(b Binding) *Attempt { return &Attempt{} }
+// maxBytes is MaxBytes with the default put in, 0 for none.
+func (o *Options) maxBytes() int64 {
+	if o.MaxBytes == 0 {
+		return DefaultMaxBytes
+	}
+	return max(0, o.MaxBytes)
+}
 
 // SetLimits puts new limits in force; sessions already held keep their place
 // as far as the limits allow.
-func (r *Resumer) SetLimits(l Limits) error { return nil }
+func (r *Resumer) SetLimits(l Limits) error {
+	resolved, err := l.resolve()
+	if err != nil {
+		return err
+	}
+	r.limits.Store(&resolved)
+	r.cache.SetCapacity(resolved.capacity)
+	return nil
+}
 
-// Revoke ends the sessions of s that were authenticated up to now: on the next
-// hello, on handshakes under way, across restarts, and on every replica. An
-// error that wraps [ErrNotShared] or [ErrNotKept] means that the revocation is
-// in force here but not yet everywhere; sharing is tried again until it works.
-func (r *Resumer) Revoke(ctx context.Context, s Subject) error { return nil }
+// Begin makes the Attempt of one connection.
+func (r *Resumer) Begin(b Binding) *Attempt {
+	if b.Started.IsZero() {
+		b.Started = r.now()
+	}
+	return &Attempt{r: r, b: b, sni: serverName(b.ServerName)}
+}
+
+// Run does the work behind the handshakes until ctx ends: writing to the
+// store, receiving other replicas' revocations, sharing and forgetting our
+// own. It must run whenever there is a Store.
+func (r *Resumer) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.pruneRevocations(ctx) })
+	if r.store != nil {
+		wg.Go(func() { r.queue.run(ctx, r.writeStore) })
+		wg.Go(func() { r.watchStore(ctx) })
+		wg.Go(func() { r.shareRevocations(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
 
 // Shed drops up to n least recently used sessions and returns how many.
-func (r *Resumer) Shed(n int) int { return 0 }
+func (r *Resumer) Shed(n int) int { return r.cache.Shed(n) }
 
 // Clear drops every session held here. Unlike [Resumer.Revoke] it touches no
 // other replica and no handshake under way.
-func (r *Resumer) Clear() {}
+func (r *Resumer) Clear() { r.cache.Clear() }
 
-// Stats are counters since the start and gauges of now.
-type Stats struct {
-	Lookups        map[Result]uint64 `json:"lookups"`          // by result; every key of Results is present
-	Stored         uint64            `json:"stored"`           // sessions put at commit
-	NotStored      map[string]uint64 `json:"not_stored"`       // by reason: too_large, no_key, revoked, used, successors, share, expired
-	Evictions      map[string]uint64 `json:"evictions"`        // by the cache's reason
-	Entries        int               `json:"entries"`          // sessions held
-	Bytes          int64             `json:"bytes"`            // memory they take
-	Capacity       int               `json:"capacity"`         // bound of Entries
-	MaxBytes       int64             `json:"max_bytes"`        // bound of Bytes; 0: none
-	OldestAge      time.Duration     `json:"oldest_age"`       // of the oldest session held; 0: none
-	LastEvictedAge time.Duration     `json:"last_evicted_age"` // of the session last dropped for room; 0: none yet
-	ShareLimited   uint64            `json:"share_limited"`    // sessions dropped or not kept because their client held its share
-	Revocations    int               `json:"revocations"`      // records in force
-	StoreQueued    int               `json:"store_queued"`     // changes waiting for the store
-	StoreDropped   uint64            `json:"store_dropped"`    // changes lost: queue full, or the store refused them
-	Scans          uint64            `json:"scans"`            // the cache's searches for expired sessions
+// putNew stores a new session here and in the store, and returns why not.
+func (r *Resumer) putNew(id ID, e entry, state []byte) reason {
+	life := e.remaining(r.now().UnixNano())
+	if life <= 0 {
+		return tooOld
+	}
+	if r.store != nil {
+		r.queue.put(id, e.encode(state), life)
+		if r.limits.Load().reuse == SingleUse {
+			return "" // the local copy would be bypassed
+		}
+	}
+	return r.put(id, e, state)
 }
 
-// Stats returns the numbers of now.
-func (r *Resumer) Stats() Stats { return Stats{} }
-
-// Status is Stats and the limits and revocations in force, for people.
-type Status struct {
-	Stats
-	Lifetime    time.Duration `json:"lifetime"`
-	ReuseWindow string        `json:"reuse_window"` // a duration, "single" or "unlimited"
-	Shared      bool          `json:"shared"`       // a store is in use
-	Revoked     []Record      `json:"revoked"`      // newest first, at most 100
+// arrived is e as it is about to be stored here for the first time, charged to
+// the share of addr.
+func (r *Resumer) arrived(e entry, addr netip.Addr) entry {
+	e.client, e.stored = r.shares.keyOf(addr), r.second()
+	return e
 }
 
-// Record is one revocation in force.
-type Record struct {
-	Subject
-	At time.Time `json:"at"`
+// put stores a session that is not held here, and returns why not.
+func (r *Resumer) put(id ID, e entry, state []byte) reason {
+	limit := r.limits.Load().shareLimit(r.maxBytes)
+	if limit == (shareLimit{}) {
+		e.client = 0
+	}
+	e.size = uint16(len(state))
+	if e.client != 0 && !r.makeRoom(&e, limit) {
+		return overShare
+	}
+	if e.client != 0 {
+		r.shares.list(e.client, id, limit)
+	}
+	return r.replace(id, e, state)
 }
 
-// Status returns the state of now.
-func (r *Resumer) Status() Status { return Status{} }
+// replace stores a session in place of the version of it that is held.
+func (r *Resumer) replace(id ID, e entry, state []byte) reason {
+	life := e.remaining(r.now().UnixNano())
+	if life <= 0 {
+		r.cache.Delete(id)
+		return tooOld
+	}
+	if e.cut == 0 || e.cut > e.deadline {
+		life += lineageGrace
+	}
+	e.size, e.aside = uint16(len(state)), 0
+	if len(state) <= inlineState {
+		e.state = [inlineState]byte{}
+		copy(e.state[:], state)
+	} else {
+		e.aside = r.aside.put(state)
+	}
+	r.entered(&e)
+	r.cache.PutFor(id, e, life)
+	// Cut changes nothing here but tells whether the entry is held: the
+	// cache refuses what is larger than its bounds without a word.
+	if !r.cache.Cut(id, math.MaxInt64) {
+		r.left(&e)
+		return noRoom
+	}
+	return ""
+}
+
+// makeRoom drops the oldest sessions of e's client while it holds more than
+// limit with e. It reports false when nothing known is left to drop.
+func (r *Resumer) makeRoom(e *entry, limit shareLimit) bool {
+	for r.shares.full(e.client, e.charge(), limit) {
+		oldest, ok := r.shares.oldest(e.client)
+		if !ok {
+			return false
+		}
+		if r.cache.Delete(oldest) {
+			r.shareLimited.Add(1)
+		}
+	}
+	return true
+}
+
+// forget deletes a session here and in the store.
+func (r *Resumer) forget(id ID) {
+	r.cache.Delete(id)
+	if r.store != nil {
+		r.queue.put(id, nil, 0)
+	}
+}
+
+// cutShared cuts a session's life in the store.
+func (r *Resumer) cutShared(id ID, life time.Duration) {
+	if r.store != nil {
+		r.queue.put(id, nil, life)
+	}
+}
+
+// state returns a copy of e's state.
+func (r *Resumer) state(e *entry) ([]byte, bool) {
+	if e.aside != 0 {
+		return r.aside.get(e.aside)
+	}
+	return append([]byte(nil), e.state[:e.size]...), true
+}
+
+// evicted is told by the cache of every entry that left it.
+func (r *Resumer) evicted(_ ID, e entry, why cache.Reason) {
+	r.left(&e)
+	if why == cache.ReasonCapacity || why == cache.ReasonBytes {
+		r.lastEvicted.Store(int64(r.second()-e.stored) + 1)
+	}
+}
+
+// entered opens the accounts of an entry that is about to be held.
+func (r *Resumer) entered(e *entry) {
+	r.ages.add(e.stored)
+	if e.client != 0 {
+		r.shares.add(e.client, e.charge())
+	}
+}
+
+// left ends the accounts of an entry that is no longer held.
+func (r *Resumer) left(e *entry) {
+	r.ages.remove(e.stored)
+	if e.client != 0 {
+		r.shares.remove(e.client, e.charge())
+	}
+	if e.aside != 0 {
+		r.aside.drop(e.aside)
+	}
+}
+
+func (r *Resumer) lockFor(id ID) *sync.Mutex {
+	return &r.successorsMu[int(id[len(id)-1])%len(r.successorsMu)]
+}
+
+// handle returns the handle of an ID of ours; ok is false when the store no
+// longer holds the key for it.
+func (r *Resumer) handle(id ID) (handle []byte, ok bool) {
+	mac, ok := r.keys.MAC(id)
+	if !ok {
+		return nil, false
+	}
+	return appendHandle(make([]byte, 0, handleLen), id, mac), true
+}
+
+// second is the time since the start, the unit of ages.
+func (r *Resumer) second() uint32 { return uint32(max(0, r.now().Sub(r.epoch)/time.Second)) }
+
+// Errors of [Resumer.Revoke]: the revocation is in force on this replica, but …
+var (
+	ErrNotShared = errors.New("session: revocation not yet shared with other replicas") // … the store did not take it
+	ErrNotKept   = errors.New("session: revocation not kept on disk")                   // … a restart forgets it
+)

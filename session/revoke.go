@@ -1,29 +1,176 @@
 package session
 
-// Kind is what a [Subject] names.
-type Kind string
-
-// Kinds of [Subject].
-const (
-	KindAll         Kind = "all"         // every session
-	KindSite        Kind = "site"        // sessions made under the site Value
-	KindServerName  Kind = "sni"         // sessions made under the server name Value
-	KindCertificate Kind = "certificate" // sessions of the client certificate (Issuer, Serial)
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 )
 
-// Subject names the sessions to revoke.
-type Subject struct {
-	Kind Kind `json:"kind"`
+const (
+	publishTimeout = time.Second
+	publishRetry   = time.Second
+	pruneInterval  = time.Hour
+)
 
-	// Value is the site's name or the server name; server names may be in
-	// any case and end in a dot.
-	Value string `json:"value,omitempty"`
+// Revoke ends the sessions of s that were authenticated up to now: on the next
+// hello, on handshakes under way, across restarts, and on every replica. An
+// error that wraps [ErrNotShared] or [ErrNotKept] means that the revocation is
+// in force here but not yet everywhere; sharing is tried again until it works.
+// Any other error means that s is not a subject and nothing was done.
+func (r *Resumer) Revoke(ctx context.Context, s Subject) error {
+	s, err := s.canonical()
+	if err != nil {
+		return err
+	}
+	rec := Record{Subject: s, At: r.now().Round(0).UTC()}
+	r.revoked.apply(r.now(), rec)
+	var errs []error
+	if r.store != nil {
+		if err := r.publish(ctx, rec); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrNotShared, err))
+			r.wakeSharing()
+		}
+	}
+	if err := r.saveRevocations(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: %w", ErrNotKept, err))
+	}
+	return errors.Join(errs...)
+}
 
-	// Issuer is the client certificate's issuer as an RFC 2253 string, as
-	// pkix.Name.String gives it.
-	Issuer string `json:"issuer,omitempty"`
+// publish gives a record to the store and marks it as shared.
+func (r *Resumer) publish(ctx context.Context, rec Record) error {
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	err = r.guard.call(ctx, publishTimeout, func(ctx context.Context) error {
+		return r.store.Publish(ctx, b, recordLife)
+	})
+	if err != nil {
+		return err
+	}
+	rec.Shared = true
+	r.revoked.apply(r.now(), rec)
+	return nil
+}
 
-	// Serial is the client certificate's serial number in hexadecimal, as
-	// OpenSSL prints it; colons, case and leading zeros do not matter.
-	Serial string `json:"serial,omitempty"`
+// shareRevocations publishes what is not yet shared, until ctx ends.
+func (r *Resumer) shareRevocations(ctx context.Context) {
+	for {
+		if r.shareAll(ctx) {
+			select {
+			case <-r.unshared:
+			case <-ctx.Done():
+			}
+		} else {
+			pause(ctx, publishRetry)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// shareAll publishes every record that is not yet shared and reports whether
+// all are now.
+func (r *Resumer) shareAll(ctx context.Context) bool {
+	published := 0
+	defer func() {
+		if published > 0 {
+			r.logSave(r.saveRevocations())
+		}
+	}()
+	for _, rec := range r.revoked.list() {
+		if rec.Shared {
+			continue
+		}
+		if err := r.publish(ctx, rec); err != nil {
+			return false
+		}
+		published++
+	}
+	return true
+}
+
+func (r *Resumer) wakeSharing() {
+	select {
+	case r.unshared <- struct{}{}:
+	default:
+	}
+}
+
+// watchStore applies the revocations of other replicas, until ctx ends.
+func (r *Resumer) watchStore(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := runStoreCall(ctx, func(ctx context.Context) error { return r.store.Watch(ctx, r.applyShared) })
+		if ctx.Err() == nil {
+			r.log.Warn("session store stopped telling of revocations", "err", err)
+			pause(ctx, publishRetry)
+		}
+	}
+}
+
+// applyShared puts a record that came from the store in force.
+func (r *Resumer) applyShared(b []byte) {
+	var rec Record
+	err := json.Unmarshal(b, &rec)
+	if err == nil {
+		rec.Subject, err = rec.canonical()
+	}
+	if err != nil { // a newer replica may know kinds that we do not: end too much rather than too little
+		rec.Subject = Subject{Kind: KindAll}
+		if rec.At.IsZero() {
+			rec.At = r.now()
+		}
+		r.log.Warn("unknown revocation in the store, ending every session up to it", "err", err, "at", rec.At)
+	}
+	rec.Shared = true
+	if r.revoked.apply(r.now(), rec) {
+		r.logSave(r.saveRevocations())
+	}
+}
+
+// pruneRevocations forgets records that no session can fall under any more.
+func (r *Resumer) pruneRevocations(ctx context.Context) {
+	for pause(ctx, pruneInterval) {
+		if r.revoked.prune(r.now()) {
+			r.logSave(r.saveRevocations())
+		}
+	}
+}
+
+func (r *Resumer) saveRevocations() error {
+	if r.journal.dir == "" {
+		return nil
+	}
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	return r.journal.save(r.revoked.list())
+}
+
+func (r *Resumer) logSave(err error) {
+	if err != nil {
+		r.log.Error("session revocations not kept on disk: a restart forgets them", "err", err)
+	}
+}
+
+// loadRevocations puts what was kept in force again. If the file is damaged,
+// what it said is unknown, so everything authenticated up to now is revoked:
+// clients do a full handshake each.
+func (r *Resumer) loadRevocations() error {
+	records, err := r.journal.load()
+	if err == nil {
+		r.revoked.apply(r.now(), records...)
+		return nil
+	}
+	r.revoked.apply(r.now(), Record{Subject: Subject{Kind: KindAll}, At: r.now().Round(0).UTC()})
+	attrs := []any{"err", err}
+	if path, err := r.journal.setAside(); err == nil {
+		attrs = append(attrs, "kept_as", path)
+	}
+	r.log.Error("session revocations on disk cannot be read: every session made before this start is revoked", attrs...)
+	r.logSave(r.saveRevocations())
+	return nil
 }

@@ -1,0 +1,143 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxSkew is by how much the clocks of replicas may differ.
+const maxSkew = 5 * time.Second
+
+// maxRecords bounds the revocations in force. More of them become one
+// revocation of everything: it ends too many sessions rather than too few.
+const maxRecords = 10_000
+
+// recordLife is how long a revocation is kept: no session authenticated before
+// it can be alive afterwards, whatever the limits were meanwhile.
+const recordLife = MaxLifetime + 2*maxSkew
+
+// Record is one revocation in force.
+type Record struct {
+	Subject
+	At time.Time `json:"at"`
+
+	// Shared tells that the store has it. Without a store it stays false.
+	Shared bool `json:"shared,omitempty"`
+}
+
+// revocations are compared with the time of authentication at every lookup and
+// commit. A session is revoked if it was authenticated at or before At plus
+// margin: with several replicas, whose clocks differ, the margin covers what
+// another one authenticated just before.
+type revocations struct {
+	margin time.Duration
+
+	count   atomic.Int64 // of records, so that nobody locks while there are none
+	mu      sync.RWMutex
+	all     int64            // Unix nanoseconds up to which everything is revoked
+	until   map[uint64]int64 // the same by subject
+	records map[Subject]Record
+}
+
+func newRevocations(margin time.Duration) *revocations {
+	return &revocations{margin: margin, until: map[uint64]int64{}, records: map[Subject]Record{}}
+}
+
+// covers reports whether a session is revoked.
+func (v *revocations) covers(e *entry) bool {
+	if v.count.Load() == 0 {
+		return false
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	switch {
+	case e.auth <= v.all:
+		return true
+	case e.auth <= v.until[e.site], e.auth <= v.until[e.sni.short()]:
+		return true
+	}
+	return e.cert != 0 && e.auth <= v.until[e.cert]
+}
+
+// apply puts records with canonical subjects in force at now, and reports
+// whether that changed anything. A record only ever moves forward in time.
+func (v *revocations) apply(now time.Time, records ...Record) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, rec := range records {
+		changed = v.applyOne(now, rec) || changed
+	}
+	if len(v.records) > maxRecords {
+		clear(v.records)
+		clear(v.until)
+		v.applyOne(now, Record{Subject: Subject{Kind: KindAll}, At: now.Add(maxSkew)})
+	}
+	v.count.Store(int64(len(v.records)))
+	return changed
+}
+
+func (v *revocations) applyOne(now time.Time, rec Record) bool {
+	if limit := now.Add(maxSkew); rec.At.After(limit) {
+		rec.At = limit // a clock gone wild must not revoke the future
+	}
+	if now.Sub(rec.At) > recordLife {
+		return false
+	}
+	old, ok := v.records[rec.Subject]
+	if ok && !rec.At.After(old.At) {
+		if rec.Shared && !old.Shared && rec.At.Equal(old.At) {
+			old.Shared = true
+			v.records[rec.Subject] = old
+			return true
+		}
+		return false
+	}
+	v.records[rec.Subject] = rec
+	until := rec.At.Add(v.margin).UnixNano()
+	if rec.Kind == KindAll {
+		v.all = max(v.all, until)
+	} else {
+		v.until[rec.key()] = max(v.until[rec.key()], until)
+	}
+	return true
+}
+
+// prune forgets what no living session can have been authenticated before.
+func (v *revocations) prune(now time.Time) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for s, rec := range v.records {
+		if now.Sub(rec.At) > recordLife {
+			delete(v.records, s)
+			changed = true
+		}
+	}
+	if changed {
+		v.until = make(map[uint64]int64, len(v.records))
+		for s, rec := range v.records {
+			if s.Kind != KindAll {
+				v.until[s.key()] = rec.At.Add(v.margin).UnixNano()
+			}
+		}
+		v.count.Store(int64(len(v.records)))
+	}
+	return changed
+}
+
+// list returns the records in force, newest first.
+func (v *revocations) list() []Record {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := make([]Record, 0, len(v.records))
+	for _, rec := range v.records {
+		out = append(out, rec)
+	}
+	slices.SortFunc(out, func(a, b Record) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Value, b.Value),
+			cmp.Compare(a.Issuer, b.Issuer), cmp.Compare(a.Serial, b.Serial))
+	})
+	return out
+}

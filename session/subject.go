@@ -1,0 +1,107 @@
+package session
+
+import (
+	"crypto/x509"
+	"fmt"
+	"strings"
+)
+
+// Kind is what a [Subject] names.
+type Kind string
+
+// Kinds of [Subject].
+const (
+	KindAll         Kind = "all"         // every session
+	KindSite        Kind = "site"        // sessions made under the site Value
+	KindServerName  Kind = "sni"         // sessions made under the server name Value
+	KindCertificate Kind = "certificate" // sessions of the client certificate (Issuer, Serial)
+)
+
+// Subject names the sessions to revoke.
+type Subject struct {
+	Kind Kind `json:"kind"`
+
+	// Value is the site's name or the server name; server names may be in
+	// any case and end in a dot.
+	Value string `json:"value,omitempty"`
+
+	// Issuer is the client certificate's issuer as an RFC 2253 string, as
+	// pkix.Name.String gives it.
+	Issuer string `json:"issuer,omitempty"`
+
+	// Serial is the client certificate's serial number in hexadecimal, as
+	// OpenSSL prints it; colons, case and leading zeros do not matter.
+	Serial string `json:"serial,omitempty"`
+}
+
+// CertificateSubject names the sessions of a client certificate.
+func CertificateSubject(cert *x509.Certificate) Subject {
+	return Subject{Kind: KindCertificate, Issuer: cert.Issuer.String(), Serial: fmt.Sprintf("%x", cert.SerialNumber)}
+}
+
+// canonical returns s in the one form that equal subjects share, or an error
+// that says what is missing or too much.
+func (s Subject) canonical() (Subject, error) {
+	var err error
+	switch s.Kind {
+	case KindAll:
+		if s.Value != "" || s.Issuer != "" || s.Serial != "" {
+			err = fmt.Errorf("session: revoking %q takes no name", s.Kind)
+		}
+	case KindSite, KindServerName:
+		if s.Value == "" || s.Issuer != "" || s.Serial != "" {
+			err = fmt.Errorf("session: revoking by %q takes a value and nothing else", s.Kind)
+		}
+		if s.Kind == KindServerName {
+			s.Value = strings.TrimSuffix(strings.ToLower(s.Value), ".")
+		}
+	case KindCertificate:
+		if s.Value != "" || s.Issuer == "" || s.Serial == "" {
+			return s, fmt.Errorf("session: revoking by %q takes an issuer and a serial number", s.Kind)
+		}
+		s.Serial, err = canonicalSerial(s.Serial)
+	default:
+		err = fmt.Errorf("session: unknown kind of revocation %q: want all, site, sni or certificate", s.Kind)
+	}
+	return s, err
+}
+
+// canonicalSerial returns a hexadecimal number in lower case, without
+// separators and leading zeros.
+func canonicalSerial(s string) (string, error) {
+	h := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), ":", ""))
+	h = strings.TrimPrefix(h, "0x")
+	if h == "" || strings.Trim(h, "0123456789abcdef") != "" {
+		return "", fmt.Errorf("session: serial number %q is not hexadecimal", s)
+	}
+	if h = strings.TrimLeft(h, "0"); h == "" {
+		h = "0"
+	}
+	return h, nil
+}
+
+// key is what lookups compare, for a canonical subject.
+func (s Subject) key() uint64 {
+	switch s.Kind {
+	case KindSite, KindServerName:
+		return digestOf(string(s.Kind), s.Value).short()
+	case KindCertificate:
+		return certificateKey(s.Issuer, s.Serial)
+	}
+	return 0
+}
+
+func siteKey(name string) uint64    { return digestOf(string(KindSite), name).short() }
+func serverName(name string) digest { return digestOf(string(KindServerName), name) }
+func certificateKey(issuer, serial string) uint64 {
+	return digestOf(string(KindCertificate), issuer, serial).short()
+}
+
+// peerKey is the key of the client certificate in chain, 0 for none.
+func peerKey(chain []*x509.Certificate) uint64 {
+	if len(chain) == 0 {
+		return 0
+	}
+	s := CertificateSubject(chain[0])
+	return certificateKey(s.Issuer, s.Serial)
+}
