@@ -58,3 +58,49 @@ func (e Evictions) By(r Reason) uint64 {
 	}
 	return 0
 }
+
+// taken counts the entries that Take hands out, beside those that leave for a reason.
+const taken = reasons
+
+// counts are a shard's counters. They change under its lock.
+type counts struct {
+	hits, misses, puts, rejected uint64
+	scans, visited               uint64
+	reasons                      [reasons + 1]uint64
+	evictedAt, evictedIdle       uint32 // of the last eviction for room, in stamps
+}
+
+// addTo adds a shard's counters and gauges to t, at a time given in stamps, and
+// returns the counters. It holds the lock for a copy of them.
+func (s *shard[K, V]) addTo(t *Stats, now uint32) counts {
+	s.mu.Lock()
+	n, held, bytes := s.counts, s.held, s.bytes
+	oldest := s.order.nodes.at(s.order.last(used)).stamp
+	s.mu.Unlock()
+
+	t.Hits += n.hits
+	t.Misses += n.misses
+	t.Puts += n.puts
+	t.Rejected += n.rejected
+	t.Taken += n.reasons[taken]
+	t.Scans += n.scans
+	t.Visited += n.visited
+	t.Entries += held
+	t.Bytes += bytes
+	e := &t.Evictions
+	e.Expired += n.reasons[ReasonExpired]
+	e.Capacity += n.reasons[ReasonCapacity]
+	e.Bytes += n.reasons[ReasonBytes]
+	e.Replaced += n.reasons[ReasonReplaced]
+	e.Deleted += n.reasons[ReasonDeleted]
+	e.Shed += n.reasons[ReasonShed]
+	if held > 0 {
+		t.OldestIdle = max(t.OldestIdle, idle(now, oldest))
+	}
+	return n
+}
+
+// idle returns the time between two stamps.
+func idle(now, then uint32) time.Duration {
+	return time.Duration(max(0, int32(now-then))) << stampBits
+}

@@ -1,0 +1,131 @@
+package cache
+
+import (
+	"fmt"
+	"testing"
+)
+
+// check looks at everything that a shard's parts promise each other.
+func (s *shard[K, V]) check() error {
+	live := 0
+	var bytes int64
+	for i := uint32(firstSlot); i < s.top; i++ {
+		if s.expiry.at(i) == free {
+			continue
+		}
+		live++
+		if s.c.weigh != nil {
+			bytes += *s.weights.at(i)
+		} else {
+			bytes += s.c.overhead
+		}
+		e := s.entries.at(i)
+		if got := s.find(s.c.hash(&e.key), &e.key); got != i {
+			return fmt.Errorf("key %v lies in slot %d, the index says %d", e.key, i, got)
+		}
+	}
+	switch {
+	case live != s.held || s.index.count != s.held:
+		return fmt.Errorf("%d slots in use, %d entries indexed, %d counted", live, s.index.count, s.held)
+	case bytes != s.bytes:
+		return fmt.Errorf("entries weigh %d, counted %d", bytes, s.bytes)
+	case s.capacity != unbounded && s.held > s.capacity:
+		return fmt.Errorf("%d entries held of %d", s.held, s.capacity)
+	case s.maxBytes != unbounded && s.bytes+int64(s.freeSlots())*s.c.overhead > s.maxBytes:
+		return fmt.Errorf("%d bytes and %d free slots of %d bytes held of %d", s.bytes, s.freeSlots(), s.c.overhead, s.maxBytes)
+	}
+	if err := s.checkRings(); err != nil {
+		return err
+	}
+	if err := s.index.check(); err != nil {
+		return err
+	}
+	return s.expiry.check()
+}
+
+func (s *shard[K, V]) checkRings() error {
+	for _, ring := range []uint32{used, unused} {
+		want := s.held
+		if ring == unused {
+			want = s.freeSlots()
+		}
+		n := 0
+		for i := s.order.first(ring); i != ring; i = s.order.nodes.at(i).next {
+			if (s.expiry.at(i) == free) != (ring == unused) {
+				return fmt.Errorf("slot %d is in ring %d and expires at %d", i, ring, s.expiry.at(i))
+			}
+			if next := s.order.nodes.at(i).next; s.order.nodes.at(next).prev != i {
+				return fmt.Errorf("slot %d leads to %d, which does not lead back", i, next)
+			}
+			if n++; n > want {
+				break
+			}
+		}
+		if n != want {
+			return fmt.Errorf("ring %d has %d slots, want %d", ring, n, want)
+		}
+	}
+	return nil
+}
+
+func (x *index) check() error {
+	n := 0
+	for h := range x.n {
+		b := x.home.at(h)
+		for {
+			for place := range bucketSlots {
+				if b.tag(place) != 0 {
+					n++
+					hash := x.hashOf(b.ids[place])
+					if x.bucketOf(hash) != x.home.at(h) || tagOf(hash) != b.tag(place) {
+						return fmt.Errorf("slot %d is in bucket %d, where its hash does not lead", b.ids[place], h)
+					}
+				} else if b.next != 0 {
+					return fmt.Errorf("bucket %d has an empty place before the end of its chain", h)
+				}
+			}
+			if b.next == 0 {
+				break
+			}
+			b = x.over.at(b.next)
+			if b.lo == 0 && b.hi == 0 {
+				return fmt.Errorf("bucket %d leads to an empty overflow bucket", h)
+			}
+		}
+	}
+	if n != x.count {
+		return fmt.Errorf("%d entries in the buckets, %d counted", n, x.count)
+	}
+	return nil
+}
+
+// check verifies that every minimum is exact except for the pending nodes and what
+// they hold up, and that none is too late.
+func (x *expiries) check() error {
+	for l := range x.levels {
+		below := &x.slots
+		if l > 0 {
+			below = &x.mins[l-1]
+		}
+		for i := range below.room() / fanOut {
+			want, got := minimum(below.group(i)), *x.mins[l].at(i)
+			if got > want || got < want && x.pending[l] != i {
+				return fmt.Errorf("minimum %d at level %d is %d, want %d", i, l, got, want)
+			}
+		}
+	}
+	if x.levels > 0 && x.root != *x.mins[x.levels-1].at(0) {
+		return fmt.Errorf("root is %d, want %d", x.root, *x.mins[x.levels-1].at(0))
+	}
+	return nil
+}
+
+// mustCheck checks all shards.
+func mustCheck[K comparable, V any](t testing.TB, c *Cache[K, V]) {
+	t.Helper()
+	for i := range c.shards {
+		if err := c.shards[i].check(); err != nil {
+			t.Fatalf("shard %d: %v", i, err)
+		}
+	}
+}

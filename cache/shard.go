@@ -1,0 +1,256 @@
+package cache
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// reclaimPerPut is how many expired entries a put reclaims at most when it needs no
+// room. Each put adds one entry, so what has expired gets less even while as much
+// expires as is put.
+const reclaimPerPut = 2
+
+// unbounded is the bound of a shard that has none. A share of zero is a bound: such
+// a shard holds nothing.
+const unbounded = -1
+
+// batch is how many entries a call that visits many handles for each time it takes
+// the lock.
+const batch = 256
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+type eviction[K comparable, V any] struct {
+	entry[K, V]
+	reason Reason
+}
+
+// A shard is one part of a cache: its own lock, its own order and its share of the
+// bounds. A slot number leads to the entry, its weight, its node in the order and its
+// expiry, each in an array of their own, so that what is walked lies close together
+// and the arrays hold no pointers where keys and values hold none.
+type shard[K comparable, V any] struct {
+	mu sync.Mutex
+	state[K, V]
+
+	c        *Cache[K, V]
+	capacity int   // or unbounded
+	maxBytes int64 // or unbounded
+	ops      uint32
+	stamp    uint32
+	counts   counts
+	gone     []eviction[K, V] // for OnEvict, once the lock is free
+
+	_ [64]byte // keeps a neighbour's lock out of this cache line
+}
+
+// state is what Clear throws away.
+type state[K comparable, V any] struct {
+	entries pages[entry[K, V]]
+	weights pages[int64] // empty unless entries have weights
+	order   order
+	expiry  expiries
+	index   index
+	top     uint32 // slots from here on were never used
+	held    int    // entries
+	bytes   int64  // their weights and the overhead for each
+}
+
+func (s *shard[K, V]) init() {
+	s.state = state[K, V]{top: firstSlot}
+	s.order.init()
+	s.expiry.init()
+	s.index.init(s.hashOf)
+}
+
+func (s *shard[K, V]) hashOf(i uint32) uint64 { return s.c.hash(&s.entries.at(i).key) }
+
+// find returns the slot of a key, or 0.
+func (s *shard[K, V]) find(hash uint64, k *K) uint32 {
+	tag := tagOf(hash)
+	for b := s.index.bucketOf(hash); ; b = s.index.over.at(b.next) {
+		lo, hi := b.match(tag)
+		for ; lo != 0; lo &= lo - 1 {
+			if i := b.ids[bits.TrailingZeros64(lo)/8]; s.entries.at(i).key == *k {
+				return i
+			}
+		}
+		for ; hi != 0; hi &= hi - 1 {
+			if i := b.ids[8+bits.TrailingZeros64(hi)/8]; s.entries.at(i).key == *k {
+				return i
+			}
+		}
+		if b.next == 0 {
+			return 0
+		}
+	}
+}
+
+// live returns the slot of a key whose entry has not expired, or 0. An expired one
+// it reclaims.
+func (s *shard[K, V]) live(hash uint64, k *K, now int64) uint32 {
+	i := s.find(hash, k)
+	if i != 0 && now >= s.expiry.root && s.expiry.at(i) <= now {
+		s.remove(hash, i, ReasonExpired)
+		return 0
+	}
+	return i
+}
+
+// use makes an entry the most recently used.
+func (s *shard[K, V]) use(i uint32, now int64) {
+	s.order.touch(i)
+	s.order.nodes.at(i).stamp = s.stampAt(now)
+}
+
+// stampAt returns the stamp of now. A cache without lifetimes does not read the
+// clock on each call; it does on every 64th.
+func (s *shard[K, V]) stampAt(now int64) uint32 {
+	if now == noClock {
+		if s.ops++; s.ops%64 != 1 {
+			return s.stamp
+		}
+		now = s.c.now()
+	}
+	s.stamp = uint32(now >> stampBits)
+	return s.stamp
+}
+
+// store puts an entry of the given weight, which must fit the shard's bounds.
+func (s *shard[K, V]) store(hash uint64, e *entry[K, V], weight, expires, now int64) {
+	for range reclaimPerPut {
+		if now < s.expiry.root || !s.reclaim(now) {
+			break
+		}
+	}
+	if i := s.find(hash, &e.key); i != 0 {
+		s.replace(i, e, weight, now)
+		s.expiry.set(i, expires)
+		s.fit(0, 0, now)
+	} else {
+		s.fit(1, weight, now)
+		i = s.slot()
+		*s.entries.at(i) = *e
+		if s.c.weigh != nil {
+			*s.weights.at(i) = weight
+		}
+		s.order.push(used, i)
+		s.order.nodes.at(i).stamp = s.stampAt(now)
+		s.expiry.set(i, expires)
+		s.index.insert(hash, i)
+		s.held++
+		s.bytes += weight
+	}
+	s.counts.puts++
+	s.compactForBytes()
+}
+
+// replace puts another value into an entry's slot.
+func (s *shard[K, V]) replace(i uint32, e *entry[K, V], weight, now int64) {
+	old := s.entries.at(i)
+	reason := ReasonReplaced
+	if s.expiry.at(i) <= now {
+		reason = ReasonExpired
+	}
+	s.report(old, reason)
+	old.value = e.value
+	if s.c.weigh != nil {
+		w := s.weights.at(i)
+		s.bytes += weight - *w
+		*w = weight
+	}
+	s.use(i, now)
+}
+
+// slot returns a free slot.
+func (s *shard[K, V]) slot() uint32 {
+	if i := s.order.first(unused); i != unused {
+		s.order.drop(i)
+		return i
+	}
+	i := s.top
+	s.top++
+	if s.top > s.entries.room() {
+		var zero entry[K, V]
+		s.entries.grow(s.top, zero)
+		s.order.nodes.grow(s.top, node{})
+		s.expiry.grow(s.top)
+		if s.c.weigh != nil {
+			s.weights.grow(s.top, 0)
+		}
+	}
+	return i
+}
+
+// remove takes an entry out.
+func (s *shard[K, V]) remove(hash uint64, i uint32, reason Reason) {
+	e := s.entries.at(i)
+	s.report(e, reason)
+	s.index.remove(hash, i)
+	s.order.drop(i)
+	s.order.push(unused, i)
+	s.expiry.set(i, free)
+	s.held--
+	if s.c.weigh != nil {
+		s.bytes -= *s.weights.at(i)
+	} else {
+		s.bytes -= s.c.overhead
+	}
+	var zero entry[K, V]
+	*e = zero
+}
+
+// report counts an entry that leaves, and keeps it for OnEvict.
+func (s *shard[K, V]) report(e *entry[K, V], reason Reason) {
+	s.counts.reasons[reason]++
+	if s.c.onEvict != nil && reason != taken {
+		s.gone = append(s.gone, eviction[K, V]{*e, reason})
+	}
+}
+
+// reclaim removes one expired entry and reports whether there was one.
+func (s *shard[K, V]) reclaim(now int64) bool {
+	i, visited, ok := s.expiry.expired(now)
+	s.counts.scans++
+	s.counts.visited += uint64(visited)
+	if ok {
+		s.remove(s.hashOf(i), i, ReasonExpired)
+	}
+	return ok
+}
+
+// evict removes the least recently used entry.
+func (s *shard[K, V]) evict(reason Reason) {
+	i := s.order.last(used)
+	s.remove(s.hashOf(i), i, reason)
+}
+
+// fit makes room for more entries of some bytes: by what has expired while there is
+// any, then by the least recently used.
+func (s *shard[K, V]) fit(more int, bytes, now int64) {
+	for s.held > 0 {
+		var reason Reason
+		switch {
+		case s.capacity != unbounded && s.held+more > s.capacity:
+			reason = ReasonCapacity
+		case s.maxBytes != unbounded && s.bytes+bytes > s.maxBytes:
+			reason = ReasonBytes
+		default:
+			return
+		}
+		if now >= s.expiry.root && s.reclaim(now) {
+			continue
+		}
+		s.counts.evictedAt = s.stampAt(now)
+		s.counts.evictedIdle = s.stamp - s.order.nodes.at(s.order.last(used)).stamp
+		s.evict(reason)
+	}
+}
+
+// fits reports whether the shard may hold an entry of that weight at all.
+func (s *shard[K, V]) fits(weight int64) bool {
+	return s.capacity != 0 && (s.maxBytes == unbounded || weight <= s.maxBytes)
+}
