@@ -178,7 +178,7 @@ func reason(err error, timeout time.Duration) string {
 		return fmt.Sprintf("no answer within %s", timeout)
 	case errors.As(err, &op) && op.Op == "remote error":
 		return "alert from the server: " + trimTLS(op.Err)
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed by the server during the handshake"
 	case errors.Is(err, syscall.ECONNRESET):
 		return "connection reset by the server"

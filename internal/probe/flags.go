@@ -180,6 +180,7 @@ func parseTarget(s, serverName string) (target, error) {
 		return target{}, fmt.Errorf("%q: port %q is not a number from 1 to 65535", s, port)
 	}
 	t := target{given: net.JoinHostPort(host, port), address: net.JoinHostPort(host, port)}
+	err = nil
 	switch {
 	case serverName != "":
 		t.serverName, err = canonicalName(serverName)
@@ -226,18 +227,26 @@ func canonicalName(s string) (string, error) {
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(s, "."))
 	if err != nil {
 		// Names with an underscore are no host names but are used as such.
-		if name = strings.ToLower(strings.TrimSuffix(s, ".")); !isPlainName(name) {
-			return "", fmt.Errorf("%q is not a host name", s)
-		}
+		name = strings.ToLower(strings.TrimSuffix(s, "."))
 	}
-	if name == "" {
+	if !isPlainName(name) {
 		return "", fmt.Errorf("%q is not a host name", s)
 	}
 	return name, nil
 }
 
+// isPlainName reports whether s is made of labels of letters, digits, hyphens
+// and underscores.
 func isPlainName(s string) bool {
-	return s != "" && len(s) < 254 && !strings.ContainsFunc(s, func(r rune) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r == '-' || r == '.' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z')
 	})
 }

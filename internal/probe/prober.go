@@ -106,7 +106,7 @@ func versionName(v uint16) string { return strings.TrimPrefix(tls.VersionName(v)
 func (p *prober) probeVersions(ctx context.Context, r *Report) error {
 	var first error
 	for _, v := range versions() {
-		s, err := p.handshake(ctx, hello{version: v, alpn: p.alpn})
+		s, err := p.handshake(ctx, hello{version: v, alpn: p.alpn, sessions: &sessions{}, noTicket: true})
 		out := Version{Version: versionName(v), Accepted: err == nil}
 		if err != nil {
 			first = cmpErr(first, err)
@@ -151,7 +151,7 @@ func unreachable(err error) bool {
 func (p *prober) probeALPN(ctx context.Context, r *Report) {
 	r.ALPN = []string{}
 	for _, proto := range httpALPN {
-		s, err := p.handshake(ctx, hello{alpn: []string{proto}})
+		s, err := p.handshake(ctx, hello{alpn: []string{proto}, sessions: &sessions{}, noTicket: true})
 		if err == nil && s.state.NegotiatedProtocol == proto {
 			r.ALPN = append(r.ALPN, proto)
 		}
@@ -189,7 +189,7 @@ func (p *prober) probeGroups(ctx context.Context, r *Report) {
 	r.Groups = []string{}
 	v := newestAccepted(r)
 	for _, g := range groups(v) {
-		s, err := p.handshake(ctx, hello{version: v, alpn: p.alpn, groups: []tls.CurveID{g}})
+		s, err := p.handshake(ctx, hello{version: v, alpn: p.alpn, groups: []tls.CurveID{g}, sessions: &sessions{}, noTicket: true})
 		if err == nil && s.state.CurveID == g {
 			r.Groups = append(r.Groups, groupName(g))
 		}
