@@ -58,6 +58,8 @@ type Error struct {
 	Reason Reason
 	Detail string // in words; untrusted text in it is quoted
 	Err    error  // the cause, if there is one
+
+	code int // the HTTP status of ReasonHTTPStatus
 }
 
 // Error says the reason in words, then the details.

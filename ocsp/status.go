@@ -1,6 +1,8 @@
 package ocsp
 
 import (
+	"crypto/x509"
+	"slices"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/cache"
@@ -56,4 +58,97 @@ type StoreStats struct {
 	Hits   uint64 `json:"hits"`   // responses taken over from another replica
 	Writes uint64 `json:"writes"` // responses given to the others
 	Errors uint64 `json:"errors"`
+}
+
+// Status describes every registered certificate, ordered by its first name.
+func (s *Stapler) Status() []CertificateStatus {
+	entries := s.list()
+	statuses := make([]CertificateStatus, 0, len(entries))
+	now := s.opts.Now()
+	for _, e := range entries {
+		statuses = append(statuses, e.status(now))
+	}
+	return statuses
+}
+
+func (e *entry) status(now time.Time) CertificateStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := CertificateStatus{
+		Certificate: e.id(), Names: e.names, MustStaple: e.mustStaple,
+		Responders: slices.Clone(e.target.urls), State: e.state(now),
+		LastFetch: e.lastFetch, LastResult: e.last, Failures: e.failures, NextFetch: e.next,
+	}
+	if e.target.local != nil {
+		c.Responders = []string{"local"}
+	}
+	if e.lastError != nil {
+		c.LastError = e.lastError.Error()
+	}
+	r := e.held
+	if c.State == StateRevoked {
+		r = e.revoked
+		c.RevokedAt = r.RevokedAt
+	}
+	if r != nil {
+		c.ThisUpdate, c.NextUpdate = r.ThisUpdate, r.NextUpdate
+	}
+	if c.State == StateGood {
+		c.Expires = r.End
+	}
+	return c
+}
+
+// state is the state of e. e.mu is held.
+func (e *entry) state(now time.Time) State {
+	switch {
+	case e.problem != "":
+		return e.problem
+	case e.revoked != nil:
+		return StateRevoked
+	case e.held != nil && now.Before(e.held.End):
+		return StateGood
+	}
+	return StatePending
+}
+
+// Stats returns the counters and gauges.
+func (s *Stapler) Stats() Stats {
+	st := Stats{
+		Fetches: s.fetcher.counts(),
+		Store: StoreStats{
+			Hits: s.shared.hits.Load(), Writes: s.shared.writes.Load(), Errors: s.shared.errors.Load(),
+		},
+		PersistErrors: s.disk.errors.Load(),
+		Cache:         s.cache.Stats(),
+	}
+	now := s.opts.Now()
+	for _, e := range s.list() {
+		e.mu.Lock()
+		state := e.state(now)
+		e.mu.Unlock()
+		st.Certificates++
+		if state != StateNoResponder {
+			st.WithResponder++
+		}
+		if state == StateGood {
+			st.Stapled++
+		} else if e.mustStaple {
+			st.MustStapleMissing++
+		}
+	}
+	return st
+}
+
+// namesOf returns the names that a certificate is for, the subject's last
+// resort.
+func namesOf(c *x509.Certificate) []string {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 && c.Subject.String() != "" {
+		names = []string{c.Subject.String()}
+	}
+	return names
 }

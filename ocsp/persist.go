@@ -1,0 +1,159 @@
+package ocsp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// The names in the directory: the SHA-256 of the leaf and one of these.
+const (
+	goodSuffix    = ".der"
+	revokedSuffix = ".revoked.der" // a file of its own, so that no good response can replace it
+	tempPrefix    = ".new-"
+
+	unusedFor = 30 * 24 * time.Hour // after which the file of an unknown certificate goes
+)
+
+// disk keeps responses in files, as plain DER, the time of receipt being the
+// time of modification. Nothing it does is fatal.
+type disk struct {
+	dir    string // "": nothing is kept
+	log    *slog.Logger
+	broken atomic.Bool // the last write failed, and that was said
+	errors atomic.Uint64
+}
+
+func newDisk(stateDir string, log *slog.Logger) *disk {
+	d := &disk{log: log}
+	if stateDir != "" {
+		d.dir = filepath.Join(stateDir, "ocsp")
+	}
+	return d
+}
+
+func (d *disk) path(e *entry, suffix string) string { return filepath.Join(d.dir, e.id()+suffix) }
+
+// load takes over what is kept for e, after full verification.
+func (d *disk) load(s *Stapler, e *entry) {
+	if d.dir == "" {
+		return
+	}
+	for _, suffix := range []string{revokedSuffix, goodSuffix} {
+		r, received, err := d.read(e, suffix, s.opts.Now())
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			s.log.Warn("stored ocsp response is not used", "certificate", e.name(), "file", d.path(e, suffix), "err", err)
+		default:
+			s.accept(e, r, received)
+		}
+	}
+}
+
+func (d *disk) read(e *entry, suffix string, now time.Time) (r *Response, received time.Time, err error) {
+	f, err := os.Open(d.path(e, suffix))
+	if err != nil {
+		return nil, received, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, received, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, received, errors.New("not a regular file")
+	}
+	der, err := io.ReadAll(io.LimitReader(f, maxResponse+1))
+	if err != nil {
+		return nil, received, err
+	}
+	r, err = Verify(der, e.target.leaf, e.target.issuer, now)
+	if err == nil && (r.Status == Revoked) != (suffix == revokedSuffix) {
+		err = fmt.Errorf("it says %s, which does not belong there", r.Status)
+	}
+	return r, earliest(info.ModTime(), now), err
+}
+
+// save writes what e holds. A failure is counted, and said once.
+func (d *disk) save(e *entry) {
+	e.mu.Lock()
+	r, suffix := e.held, goodSuffix
+	if e.revoked != nil {
+		r, suffix = e.revoked, revokedSuffix
+	}
+	e.mu.Unlock()
+	if d.dir == "" || r == nil {
+		return
+	}
+	err := d.write(d.path(e, suffix), r.Raw)
+	switch {
+	case err != nil:
+		d.errors.Add(1)
+		if !d.broken.Swap(true) {
+			d.log.Warn("ocsp responses cannot be stored: they are kept in memory alone", "dir", d.dir, "err", err)
+		}
+	case d.broken.Swap(false):
+		d.log.Info("ocsp responses can be stored again", "dir", d.dir)
+	}
+}
+
+// write replaces the file at path, or leaves it as it is.
+func (d *disk) write(path string, data []byte) error {
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(d.dir, tempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (d *disk) remove(e *entry, suffix string) {
+	if d.dir == "" {
+		return
+	}
+	if err := os.Remove(d.path(e, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.errors.Add(1)
+	}
+}
+
+// prune removes what a killed process left half written, and the files of
+// certificates that were not seen for a month.
+func (d *disk) prune(inUse map[string]bool, now time.Time) {
+	if d.dir == "" {
+		return
+	}
+	files, err := os.ReadDir(d.dir)
+	if err != nil {
+		return // it is made by the first write
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		age := now.Sub(info.ModTime())
+		id, _, isResponse := strings.Cut(f.Name(), ".")
+		switch {
+		case strings.HasPrefix(f.Name(), tempPrefix) && age > time.Hour,
+			isResponse && len(id) == 64 && age > unusedFor && !inUse[id]:
+			_ = os.Remove(filepath.Join(d.dir, f.Name())) // next time, then
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package ocsp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	storeTimeout   = 2 * time.Second
+	revokedForever = 10 * 365 * 24 * time.Hour // longer than any certificate lives
+	claimFor       = 10 * time.Second          // about the time that a fetch may take
+	stampSize      = 8
+)
+
+// shared gives responses to other replicas, and takes over theirs. Good and
+// revoked lie at different keys, so that a good one cannot replace a
+// revocation however the replicas race. A value is the time of receipt (Unix
+// seconds, big endian) and the response.
+type shared struct {
+	store Store // nil: there are no others
+	now   func() time.Time
+	log   *slog.Logger
+
+	hits, writes, errors atomic.Uint64
+	broken               atomic.Bool // the last call failed, and that was said
+}
+
+// sharedKey derives the key for one purpose from that of the entry.
+func sharedKey(purpose string, key [32]byte) [32]byte {
+	return sha256.Sum256(append([]byte("tlsproxy ocsp "+purpose+"\x00"), key[:]...))
+}
+
+const (
+	purposeGood    = "good"
+	purposeRevoked = "revoked"
+	purposeClaim   = "claim"
+)
+
+// look takes over what the others know, and reports whether that was news.
+func (h *shared) look(ctx context.Context, s *Stapler, e *entry) bool {
+	if h.store == nil || e.target.local != nil || e.isRevoked() {
+		return false
+	}
+	for _, purpose := range []string{purposeRevoked, purposeGood} {
+		r, received := h.get(ctx, e, purpose)
+		if r == nil || !e.isNews(r) || !s.accept(e, r, received) {
+			continue
+		}
+		h.hits.Add(1)
+		e.mu.Lock()
+		e.looks, e.failures, e.lastError = 0, 0, nil
+		e.mu.Unlock()
+		return true
+	}
+	return false
+}
+
+// isRevoked reports whether e is revoked for good.
+func (e *entry) isRevoked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.revoked != nil && !e.revoked.onHold()
+}
+
+// isNews reports whether r adds to what is known.
+func (e *entry) isNews(r *Response) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.Status == Revoked {
+		return e.revoked == nil && (!r.onHold() || e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate))
+	}
+	return e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate)
+}
+
+func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	value, err := h.store.Get(ctx, sharedKey(purpose, e.key))
+	if h.failed(ctx, err) || len(value) <= stampSize {
+		return nil, time.Time{}
+	}
+	now := h.now()
+	r, err := Verify(value[stampSize:], e.target.leaf, e.target.issuer, now)
+	if err != nil || (r.Status == Revoked) != (purpose == purposeRevoked) {
+		h.log.Debug("shared ocsp response is not used", "certificate", e.name(), "err", err)
+		return nil, time.Time{}
+	}
+	received := time.Unix(int64(binary.BigEndian.Uint64(value)), 0)
+	return r, earliest(received, now)
+}
+
+// claim reports whether this replica is the one to fetch now. It is, too, if
+// the store does not work.
+func (h *shared) claim(ctx context.Context, e *entry) bool {
+	if h.store == nil || e.target.local != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	mine, err := h.store.Claim(ctx, sharedKey(purposeClaim, e.key), claimFor)
+	return h.failed(ctx, err) || mine
+}
+
+// give tells the others about a response received just now.
+func (h *shared) give(ctx context.Context, e *entry, r *Response, received time.Time) {
+	if h.store == nil || e.target.local != nil {
+		return
+	}
+	purpose, until := purposeGood, r.End
+	if r.Status == Revoked {
+		purpose, until = purposeRevoked, received.Add(revokedForever)
+		if r.onHold() {
+			until = r.End
+		}
+	}
+	value := binary.BigEndian.AppendUint64(nil, uint64(received.Unix()))
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := h.store.Put(ctx, sharedKey(purpose, e.key), append(value, r.Raw...), until); !h.failed(ctx, err) {
+		h.writes.Add(1)
+	}
+}
+
+// failed counts an error of the store and says it once.
+func (h *shared) failed(ctx context.Context, err error) bool {
+	switch {
+	case err == nil:
+		h.broken.Store(false)
+		return false
+	case errors.Is(ctx.Err(), context.Canceled):
+		return true // we are stopping
+	}
+	h.errors.Add(1)
+	if !h.broken.Swap(true) {
+		h.log.Warn("ocsp responses are not shared: the store does not answer", "err", err)
+	}
+	return true
+}
