@@ -315,10 +315,14 @@ func TestModel(t *testing.T) {
 
 // TestModelLarge goes over many pages and many levels of the tree of minima.
 func TestModelLarge(t *testing.T) {
+	length := 10_000
+	if raceDetector {
+		length = 1000
+	}
 	for seed, head := range [][]byte{
 		{3, 150, 0, 0, 250}, {3, 255, 1, 0, 200}, {3, 0, 1, 3, 0}, {3, 200, 0, 3, 255},
 	} {
-		data := append(head, randomOps(uint64(seed), 10_000)...)
+		data := append(head, randomOps(uint64(seed), length)...)
 		newTrial(t, data, 1+seed%2*2).run(200)
 	}
 }

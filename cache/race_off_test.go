@@ -1,0 +1,6 @@
+//go:build !race
+
+package cache
+
+// raceDetector is whether the tests run under it, which slows the model's full scans.
+const raceDetector = false
