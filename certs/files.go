@@ -96,6 +96,7 @@ func (l *fileLoop) stopWatching() {
 // poll gives up watching.
 func (l *fileLoop) poll(reason error) {
 	l.stopWatching()
+	l.store.stats.watched.Store(0)
 	l.store.stats.polling.Store(true)
 	l.store.log.Warn("files cannot be watched, so they are polled; raising fs.inotify.max_user_watches or max_user_instances may help",
 		"interval", l.interval(), "err", reason)
@@ -185,6 +186,7 @@ func (l *fileLoop) follow(sources []*fileSource) {
 		}
 		// A directory that vanished again is found by the next poll.
 	}
+	l.store.stats.watched.Store(int64(len(l.watch.list())))
 }
 
 // review looks at dates and returns when to do so again.

@@ -68,4 +68,5 @@ type Stats struct {
 	ObtainFailures  uint64 `json:"obtain_failures"`   // ACME attempts that failed
 	OnDemandRefused uint64 `json:"on_demand_refused"` // names refused by allow list, ask URL or rate
 	Polling         bool   `json:"polling"`           // files are polled, as they cannot be watched
+	Watched         int    `json:"watched"`           // directories that are watched now
 }

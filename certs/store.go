@@ -77,6 +77,7 @@ type counters struct {
 	obtained, obtainFailures atomic.Uint64
 	onDemandRefused          atomic.Uint64
 	polling                  atomic.Bool
+	watched                  atomic.Int64 // directories
 }
 
 // New makes a Store without certificates.
@@ -217,6 +218,7 @@ func (s *Store) Stats() Stats {
 		ObtainFailures:  s.stats.obtainFailures.Load(),
 		OnDemandRefused: s.stats.onDemandRefused.Load(),
 		Polling:         s.stats.polling.Load(),
+		Watched:         int(s.stats.watched.Load()),
 	}
 }
 
