@@ -173,7 +173,7 @@ func checkURL(raw string, schemes ...string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Host == "", u.Hostname() == "":
-		return fmt.Errorf("%q is not a URL: write it like %s://host/path", clip(raw), schemes[len(schemes)-1])
+		return fmt.Errorf("%q is not a URL: write it like %s://host/path", clip(raw), schemes[0])
 	case !slices.Contains(schemes, u.Scheme):
 		return fmt.Errorf("%q: the scheme must be %s", clip(raw), strings.Join(schemes, " or "))
 	case u.Fragment != "":

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -24,11 +25,12 @@ type decoder struct {
 	values   int
 }
 
-// document decodes data into c. It reports whether there was a document at all.
+// document decodes data into c. It reports whether there was a document that
+// could be decoded to its end.
 func (d *decoder) document(data []byte, c *Config) bool {
 	var doc yaml.Node
 	if err := yaml.Load(data, &doc, yaml.WithUniqueKeys(false)); err != nil {
-		line, err := syntaxError(err)
+		line, err := syntaxError(data, err)
 		d.problems.decoding(line, "", err)
 		return false
 	}
@@ -41,15 +43,34 @@ func (d *decoder) document(data []byte, c *Config) bool {
 		return false
 	}
 	d.value(root, "", reflect.ValueOf(c).Elem(), "")
-	return true
+	return d.values <= maxValues
 }
 
 // syntaxError returns the line and the message of an error of yaml.Load.
-func syntaxError(err error) (int, error) {
-	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
-		return e.Mark.Line, fmt.Errorf("not valid YAML: %s", e.Message)
+func syntaxError(data []byte, err error) (int, error) {
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	switch {
+	case !ok && len(bytes.TrimSpace(data)) == 0, strings.Contains(err.Error(), "no documents"):
+		return 0, errors.New("the file is empty: config.example.yaml shows what belongs into it")
+	case strings.Contains(err.Error(), "expected single document"):
+		return 0, errors.New("more than one document: remove the line --- and what does not belong here")
+	case !ok:
+		return 0, fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	case tabIndents(data, e.Mark.Line):
+		return e.Mark.Line, errors.New("not valid YAML: indented by a tab: use spaces")
 	}
-	return 0, fmt.Errorf("not valid YAML: %w", err)
+	return e.Mark.Line, fmt.Errorf("not valid YAML: %s", e.Message)
+}
+
+// tabIndents reports whether a line has a tab before its first letter.
+func tabIndents(data []byte, line int) bool {
+	for l := range bytes.Lines(data) {
+		if line--; line == 0 {
+			indent := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]
+			return bytes.ContainsRune(indent, '\t')
+		}
+	}
+	return false
 }
 
 // value decodes node n, which stands at path, into v. The tag is that of the
@@ -90,29 +111,47 @@ func (d *decoder) structure(n *yaml.Node, path string, v reflect.Value) {
 		return
 	}
 	fields := fieldsOf(v.Type())
+	named := func(name string) int {
+		return slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	}
 	d.pairs(n, path, func(key, value *yaml.Node, at string) {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
+		i := named(key.Value)
 		if i < 0 {
-			d.unknown(key, path, fields)
-			return
+			meant := d.unknown(key, path, fields)
+			// What was meant is decoded as such, so that its own errors show and
+			// it is not missed, unless it is there as well.
+			if i = named(meant); i < 0 || hasKey(n, meant) {
+				return
+			}
+			at = join(path, meant)
+			d.lines[at] = key.Line
 		}
 		d.value(value, at, v.FieldByIndex(fields[i].index), fields[i].tag)
 	})
 }
 
-// unknown reports a key that is none of fields. The field that was probably
-// meant counts as unread, so that its absence is no second error.
-func (d *decoder) unknown(key *yaml.Node, path string, fields []field) {
+// unknown reports a key that is none of fields and returns the one that was
+// probably meant, or "".
+func (d *decoder) unknown(key *yaml.Node, path string, fields []field) (meant string) {
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
 	}
 	meant, hint := suggest(key.Value, names)
-	d.problems.decoding(key.Line, path, fmt.Errorf("unknown field %q: %s", clip(key.Value), hint))
-	delete(d.problems.broken, path)
-	if meant != "" {
-		d.problems.broken[join(path, meant)] = true
+	d.problems.found = append(d.problems.found, &Error{
+		File: d.problems.config.file, Line: key.Line, Path: path,
+		Err: fmt.Errorf("unknown field %q: %s", clip(key.Value), hint),
+	})
+	return meant
+}
+
+func hasKey(n *yaml.Node, name string) bool {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return true
+		}
 	}
+	return false
 }
 
 // mapping decodes a mapping with free keys.
@@ -146,7 +185,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node,
 		}
 		at := join(path, key.Value)
 		if key.Value == "<<" {
-			d.problems.decoding(key.Line, at, errors.New("merge keys are not supported: write the fields out"))
+			d.problems.decoding(key.Line, path, errors.New("merge keys (<<) are not supported: write the fields out"))
 			continue
 		}
 		if line, ok := seen[key.Value]; ok {
@@ -165,7 +204,7 @@ func (d *decoder) list(n *yaml.Node, path string, v reflect.Value, tag reflect.S
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.problems.decoding(n.Line, path, fmt.Errorf("expected a list (- item, or [item, item]), found %s", describe(n)))
+		d.problems.decoding(n.Line, path, fmt.Errorf("expected a list ([a, b], or a line with - for each), found %s", describe(n)))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))

@@ -56,13 +56,14 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// sorted returns the errors by line, path and text, or nil if there are none.
+// sorted returns the errors by line, those of one line in the order in which
+// they were found, or nil if there are none.
 func (es Errors) sorted() error {
 	if len(es) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Err.Error(), b.Err.Error()))
+		return cmp.Compare(a.Line, b.Line)
 	})
 	return es
 }

@@ -35,10 +35,14 @@ func fieldsOf(t reflect.Type) []field {
 // suggest returns the choice that was probably meant, "" if none is near, and a
 // hint that names it or all there are.
 func suggest(got string, choices []string) (meant, hint string) {
-	got = clip(got)
+	got = strings.ToLower(clip(got))
 	best := 1 + max(1, len(got)/3)
 	for _, c := range choices {
-		if d := distance(strings.ToLower(got), strings.ToLower(c)); d < best {
+		d := distance(got, strings.ToLower(c))
+		if d >= best && len(c) > 3 && strings.HasPrefix(got, c) {
+			d = best - 1 // warning: warn
+		}
+		if d < best {
 			meant, best = c, d
 		}
 	}

@@ -80,7 +80,7 @@ func wordOrNumber(t reflect.Type, text string, tag reflect.StructTag) (float64, 
 		err = checkBounds(t, x, text, tag)
 	}
 	if err != nil && words != "" {
-		err = fmt.Errorf("%w, or %s", err, strings.ReplaceAll(words, ",", " or "))
+		err = fmt.Errorf("%w (or %s)", err, strings.ReplaceAll(words, ",", " or "))
 	}
 	return x, err
 }

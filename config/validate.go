@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // validator looks at a configuration as a whole.
@@ -36,8 +37,12 @@ func validate(c *Config, p *problems) {
 func idx(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 // needless reports fields that the file gives under path but that have no
-// effect there, which is more likely a mistake than a wish.
-func (v *validator) needless(path, why string, fields ...string) {
+// effect, which is more likely a mistake than a wish. The decider is the field
+// whose value makes it so; if that could not be read nothing is known.
+func (v *validator) needless(path, decider, why string, fields ...string) {
+	if v.unread(path + "." + decider) {
+		return
+	}
 	for _, f := range fields {
 		if at := path + "." + f; v.c.Has(at) {
 			v.add(at, "has no effect %s", why)
@@ -59,7 +64,7 @@ func (v *validator) listeners() {
 		taken = v.address("http.address", h.Address, taken)
 		v.proxyProtocol("http", h.ProxyProtocol, h.TrustedProxies)
 	} else {
-		v.needless("http", "without address", "redirect_port", "proxy_protocol", "trusted_proxies")
+		v.needless("http", "address", "without address", "redirect_port", "proxy_protocol", "trusted_proxies")
 	}
 	if a := v.c.Admin.Address; a != "off" {
 		v.address("admin.address", a, taken)
@@ -104,15 +109,15 @@ func (v *validator) sessions() {
 	if s.ClientAuthLifetime > s.Lifetime {
 		v.add("sessions.client_auth_lifetime", "%s is longer than lifetime %s", s.ClientAuthLifetime, s.Lifetime)
 	}
-	if time := s.ReuseWindow; time > 0 && int64(time) > int64(s.Lifetime) {
-		v.add("sessions.reuse_window", "longer than lifetime %s: write unlimited if that is meant", s.Lifetime)
+	if w := time.Duration(s.ReuseWindow); w > s.Lifetime {
+		v.add("sessions.reuse_window", "%s is longer than lifetime %s: write unlimited if that is meant", w, s.Lifetime)
 	}
 }
 
 func (v *validator) ocsp() {
 	o := &v.c.OCSP
-	for from, to := range o.Overrides {
-		path := join("ocsp.overrides", from)
+	for _, from := range sortedKeys(o.Overrides) {
+		to, path := o.Overrides[from], join("ocsp.overrides", from)
 		if err := checkURL(from, "http", "https"); err != nil {
 			v.add(path, "%w", err)
 		}
@@ -134,7 +139,7 @@ func (v *validator) store() {
 	s := &v.c.Store
 	r := s.Redis
 	if r == nil {
-		v.needless("store", "without redis", "key_file", "timeout", "queue")
+		v.needless("store", "redis", "without redis", "key_file", "timeout", "queue")
 		return
 	}
 	if s.KeyFile == "" {
@@ -185,13 +190,13 @@ func (v *validator) redisMode(r *Redis) {
 		}
 		return
 	case RedisCluster:
-		v.needless(path, "in mode cluster", "db")
+		v.needless(path, "mode", "in mode cluster", "db")
 	case RedisSingle:
 		if len(r.Addresses) > 1 {
 			v.add(path+".addresses", "%d addresses in mode single: name one, or say mode: sentinel or mode: cluster", len(r.Addresses))
 		}
 	}
-	v.needless(path, "unless mode is sentinel", "master_name", "sentinel_username", "sentinel_password_file")
+	v.needless(path, "mode", "unless mode is sentinel", "master_name", "sentinel_username", "sentinel_password_file")
 }
 
 // clientTLS checks how tlsproxy itself connects to a TLS server.
@@ -212,7 +217,7 @@ func (v *validator) clientTLS(path string, t *ClientTLS) {
 func (v *validator) limits() {
 	l := &v.c.Limits
 	if l.HandshakeRate.PerSecond == 0 {
-		v.needless("limits.handshake_rate", "without per_second", "burst")
+		v.needless("limits.handshake_rate", "per_second", "without per_second", "burst")
 	}
 	if l.Connections > 0 && l.ConnectionsPerClient > l.Connections {
 		v.add("limits.connections_per_client", "%d is more than connections %d", l.ConnectionsPerClient, l.Connections)

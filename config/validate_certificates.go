@@ -52,14 +52,14 @@ func (v *validator) source(path string, c *Certificate) {
 	case len(kinds) > 1:
 		v.add(path, "one source each: %s are separate entries of the list", strings.Join(kinds, " and "))
 	}
-	if c.Cert != "" && c.Key == "" {
+	if c.Cert != "" && c.Key == "" && !v.unread(path+".key") {
 		v.add(path+".cert", "needs key: the file with its private key, which may be the same file")
 	}
-	if c.Key != "" && c.Cert == "" {
+	if c.Key != "" && c.Cert == "" && !v.unread(path+".cert") {
 		v.add(path+".key", "needs cert: the file with its certificate")
 	}
 	if c.Key == "" && c.PKCS12 == "" && c.Directory == "" {
-		v.needless(path, "without key, pkcs12 or directory", "passphrase_file")
+		v.needless(path, "key", "without key, pkcs12 or directory", "passphrase_file")
 	}
 }
 
@@ -109,7 +109,7 @@ func (v *validator) issuers(path string, a *ACME) {
 		v.issuer(path, &a.Issuers[0])
 		return
 	}
-	v.needless(path, "beside issuers: write it into an issuer", "directory", "ca_file", "profile", "eab")
+	v.needless(path, "issuers", "beside issuers: write it into an issuer", "directory", "ca_file", "profile", "eab")
 	for i := range a.Issuers {
 		at := idx(path+".issuers", i)
 		v.issuer(at, &a.Issuers[i])
@@ -150,7 +150,7 @@ func (v *validator) challenges(path string, a *ACME) {
 		v.add(at, "dns-01 needs dns: the name server that takes the updates")
 	}
 	if !dns {
-		v.needless(path, "unless challenges has dns-01", "dns")
+		v.needless(path, "challenges", "unless challenges has dns-01", "dns")
 		v.withoutDNS(path, a)
 	}
 	if slices.Contains(a.Challenges, "http-01") && v.c.HTTP.Address == "" && !v.unread("http.address") {

@@ -11,12 +11,12 @@ import (
 func (v *validator) clientAuth(path string, a *ClientAuth) {
 	if !a.Mode.Verifies() {
 		why := fmt.Sprintf("with mode %s: no certificate would be verified; say mode: require", a.Mode)
-		v.needless(path, why, "allow", "allow_file", "crl_file", "allow_expired_crl", "forward")
+		v.needless(path, "mode", why, "allow", "allow_file", "crl_file", "allow_expired_crl", "forward")
 		if a.Mode == ClientAuthNone {
-			v.needless(path, why, "ca_file")
+			v.needless(path, "mode", why, "ca_file")
 		}
 		if a.OCSP != ClientOCSPOff {
-			v.needless(path, why, "ocsp")
+			v.needless(path, "mode", why, "ocsp")
 		}
 		return
 	}
@@ -27,7 +27,7 @@ func (v *validator) clientAuth(path string, a *ClientAuth) {
 	v.files(path+".allow_file", a.AllowFile)
 	v.files(path+".crl_file", a.CRLFile)
 	if len(a.CRLFile) == 0 {
-		v.needless(path, "without crl_file", "allow_expired_crl")
+		v.needless(path, "crl_file", "without crl_file", "allow_expired_crl")
 	}
 	v.allow(path+".allow", a.Allow)
 	v.forward(path+".forward", &a.Forward)

@@ -175,7 +175,7 @@ func (v *validator) upstreams() {
 		v.backends(path, &u)
 		v.health(path+".health", &u.Health)
 		if u.EjectAfter == Off {
-			v.needless(path, "with eject_after off", "eject_for")
+			v.needless(path, "eject_after", "with eject_after off", "eject_for")
 		}
 	}
 }
@@ -194,8 +194,8 @@ func (v *validator) backends(path string, u *Upstream) {
 		}
 		secure = secure || strings.HasPrefix(b, "https:") || strings.HasPrefix(b, "h2:")
 	}
-	if !secure && !v.unread(path+".backends") {
-		v.needless(path, "without an https or h2 backend", "tls")
+	if !secure {
+		v.needless(path, "backends", "without an https or h2 backend", "tls")
 		return
 	}
 	v.clientTLS(path+".tls", &u.TLS)
@@ -206,6 +206,8 @@ func checkBackend(b string) error {
 	schemes := []string{"http", "https", "h2", "h2c", "unix", "unix+h2c", "builtin"}
 	scheme, rest, ok := strings.Cut(b, ":")
 	switch {
+	case isHostPort(b):
+		return fmt.Errorf("%q lacks a scheme: did you mean \"http://%s\"?", b, b)
 	case !ok || !slices.Contains(schemes, scheme) && !strings.HasPrefix(rest, "//"):
 		return fmt.Errorf("%q is not a URL: write it like http://host:port, h2c://host:port or unix:/path", clip(b))
 	case !slices.Contains(schemes, scheme):
@@ -230,10 +232,15 @@ func checkBackend(b string) error {
 	return checkURLHost(u)
 }
 
+func isHostPort(s string) bool {
+	host, _, err := splitHostPort(s)
+	return err == nil && host != ""
+}
+
 func checkUnix(scheme, path string) error {
 	switch {
 	case !filepath.IsAbs(path) || strings.HasPrefix(path, "//"):
-		return fmt.Errorf("%q: the path of a unix socket is absolute: write it like %s:/run/app.sock", clip(path), scheme)
+		return fmt.Errorf("\"%s:%s\": the path of a unix socket is absolute: write it like %s:/run/app.sock", scheme, clip(path), scheme)
 	case len(path) > 107:
 		return fmt.Errorf("%q is longer than the 107 bytes that a unix socket's path may have", clip(path))
 	}
@@ -242,7 +249,7 @@ func checkUnix(scheme, path string) error {
 
 func (v *validator) health(path string, h *Health) {
 	if h.Path == "" {
-		v.needless(path, "without path", "interval", "timeout", "rise", "fall", "status", "host")
+		v.needless(path, "path", "without path", "interval", "timeout", "rise", "fall", "status", "host")
 		return
 	}
 	if !strings.HasPrefix(h.Path, "/") || strings.ContainsAny(h.Path, "# ") {

@@ -62,12 +62,13 @@ func (v TLSVersion) Number() uint16 {
 
 // policy checks a TLS policy. What is inherited is checked where it stands.
 func (v *validator) policy(path string, t *TLS) {
-	if t.MinVersion > t.MaxVersion && (v.c.Has(path+".min_version") || v.c.Has(path+".max_version")) {
-		at := path + ".min_version"
-		if !v.c.Has(at) {
-			at = path + ".max_version"
+	if t.MinVersion > t.MaxVersion {
+		switch {
+		case v.c.Has(path + ".min_version"):
+			v.add(path+".min_version", "%s is above max_version %s", t.MinVersion, t.MaxVersion)
+		case v.c.Has(path + ".max_version"):
+			v.add(path+".max_version", "%s is below min_version %s", t.MaxVersion, t.MinVersion)
 		}
-		v.add(at, "min_version %s is above max_version %s", t.MinVersion, t.MaxVersion)
 	}
 	if v.c.Has(path + ".cipher_suites") {
 		v.cipherSuites(path+".cipher_suites", t)
