@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,3 +172,5 @@ func eventually(t testing.TB, limit time.Duration, what string, cond func() bool
 func keyID(cert *tls.Certificate) [32]byte {
 	return sha256.Sum256(cert.Leaf.RawSubjectPublicKeyInfo)
 }
+
+func countLines(text, part string) int { return strings.Count(text, part) }
