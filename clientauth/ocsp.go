@@ -75,21 +75,23 @@ func (v *Verifier) Authorize(ctx context.Context, state tls.ConnectionState) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.ocspTimeout)
 	defer cancel()
-
 	leaf, issuer, err := leafAndIssuer(state.VerifiedChains)
 	if err == nil {
 		err = v.checker.Check(ctx, leaf, issuer)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	reason := Unchecked
+	switch {
 	case isRevoked(err):
-		return refuse(Revoked, fmt.Errorf("client certificate %s: %w", describe(state.PeerCertificates[0]), err))
+		reason = Revoked
 	case v.ocsp == Soft:
 		v.softFailures.Add(1)
 		return nil
 	}
-	return refuse(Unchecked, fmt.Errorf("client certificate %s: ocsp is hard: %w", describe(state.PeerCertificates[0]), err))
+	v.refusals.count(reason)
+	return refuse(reason, fmt.Errorf("client certificate %s: ocsp is %s: %w", describe(state.PeerCertificates[0]), v.ocsp, err))
 }
 
 // leafAndIssuer picks a chain that has an issuer: a leaf that is itself a trust

@@ -23,7 +23,8 @@ type Status struct {
 	// SoftFailures counts connections let in without an answer of the OCSP
 	// responder, with OCSP soft.
 	SoftFailures uint64 `json:"soft_failures"`
-	// Refusals counts refused connections by reason.
+	// Refusals counts connections refused by the rules here, by reason; those
+	// that crypto/tls refuses before it asks for the rules are not among them.
 	Refusals map[Reason]uint64 `json:"refusals"`
 }
 
