@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tlsproxy/tlsproxy/config"
+	"github.com/tlsproxy/tlsproxy/proxy"
+)
+
+// accessLog is the access log of the configuration in force: none, or one
+// whose output a reload may change.
+type accessLog struct {
+	stdout, stderr io.Writer
+	log            *slog.Logger
+
+	mu      sync.Mutex
+	next    *proxy.AccessLog // prepared, not yet installed
+	nextCfg config.AccessLog
+	cfg     config.AccessLog
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	written proxy.AccessLogStats // by logs that were replaced
+
+	current atomic.Pointer[proxy.AccessLog] // nil: off
+}
+
+func newAccessLog(stdout, stderr io.Writer, log *slog.Logger) *accessLog {
+	return &accessLog{stdout: stdout, stderr: stderr, log: log}
+}
+
+// Request hands a record to the log in force.
+func (a *accessLog) Request(r *proxy.Record) {
+	if l := a.current.Load(); l != nil {
+		l.Request(r)
+	}
+}
+
+// prepare opens what a configuration names, unless it is what is open.
+func (a *accessLog) prepare(c config.AccessLog) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.nextCfg = c
+	if c == a.cfg || c.Output == "off" {
+		return nil
+	}
+	options := proxy.AccessLogOptions{Query: c.Query, Logger: a.log}
+	switch c.Output {
+	case "stdout":
+		options.Writer = a.stdout
+	case "stderr":
+		options.Writer = a.stderr
+	default:
+		options.Path = c.Output
+	}
+	next, err := proxy.NewAccessLog(options)
+	a.next = next
+	return err
+}
+
+// discard gives up what prepare opened.
+func (a *accessLog) discard() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		a.report(a.next.Run(ended)) // writes what there is, which is nothing, and closes
+		a.next = nil
+	}
+}
+
+// install puts what was prepared in force; the one before writes what it has
+// and closes.
+func (a *accessLog) install() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nextCfg == a.cfg {
+		a.reopen()
+		return
+	}
+	a.cfg = a.nextCfg
+	old := a.current.Swap(a.next)
+	if a.stop != nil {
+		a.stop()
+		a.stop = nil
+	}
+	if old != nil {
+		stats := old.Stats()
+		a.written.Written += stats.Written
+		a.written.Dropped += stats.Dropped
+	}
+	if a.next == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	current := a.next
+	a.stop, a.next = stop, nil
+	a.running.Go(func() { a.report(current.Run(ctx)) })
+}
+
+// reopen opens the file anew, for log rotation.
+func (a *accessLog) reopen() {
+	if l := a.current.Load(); l != nil {
+		a.report(l.Reopen())
+	}
+}
+
+func (a *accessLog) report(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.log.Error("access log", "err", err)
+	}
+}
+
+// shutdown writes what is left and closes.
+func (a *accessLog) shutdown() {
+	a.mu.Lock()
+	if a.stop != nil {
+		a.stop()
+	}
+	a.mu.Unlock()
+	a.running.Wait()
+}
+
+// stats counts records since the start.
+func (a *accessLog) stats() proxy.AccessLogStats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sum := a.written
+	if l := a.current.Load(); l != nil {
+		stats := l.Stats()
+		sum.Written += stats.Written
+		sum.Dropped += stats.Dropped
+	}
+	return sum
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tlsproxy/tlsproxy/certs"
+	"github.com/tlsproxy/tlsproxy/clientauth"
+	"github.com/tlsproxy/tlsproxy/config"
+	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/proxy"
+	"github.com/tlsproxy/tlsproxy/upstream"
+)
+
+// generation is everything that one configuration made. It is built whole, put
+// in force by a swap of one pointer, and never changed.
+type generation struct {
+	number uint64
+	cfg    *config.Config
+	loaded time.Time
+
+	verifiers []*clientauth.Verifier // by site; nil where no certificate is asked for
+	policies  []*front.Policy        // by site
+	pools     map[string]*upstream.Pool
+	handlers  map[string]*proxy.Handler // by the address of the listener
+	tables    map[string]*front.Table   // by the address of the listener
+	redirect  http.Handler
+	admin     http.Handler
+
+	// What was opened for it and is not yet in force.
+	certs  *certs.Set
+	change *front.Change
+	web    webSettings
+
+	stop context.CancelFunc // ends the work of start
+	done chan struct{}
+}
+
+// buildParts makes everything of a generation that needs no listener and no
+// certificate: what -check can make too. Every error is reported.
+func (p *program) buildParts(cfg *config.Config) (*generation, error) {
+	g := &generation{cfg: cfg, loaded: time.Now(), web: webSettingsOf(cfg)}
+	var errs []error
+	for _, build := range []func(*generation) error{p.buildPolicies, p.buildUpstreams} {
+		errs = append(errs, build(g))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, build := range []func(*generation) error{p.buildTables, p.buildHandlers, p.buildAdmin} {
+		errs = append(errs, build(g))
+	}
+	return g, errors.Join(errs...)
+}
+
+func (p *program) buildPolicies(g *generation) error {
+	var errs []error
+	for i, site := range g.cfg.Sites {
+		verifier, err := p.newVerifier(site)
+		if err != nil {
+			errs = append(errs, g.cfg.At(fmt.Sprintf("sites[%d].tls.client_auth", i), err))
+			continue
+		}
+		policy, err := front.NewPolicy(p.policyOptions(site.Name, site.TLS.TLS, verifier))
+		errs = append(errs, g.cfg.At(fmt.Sprintf("sites[%d].tls", i), err))
+		g.verifiers = append(g.verifiers, verifier)
+		g.policies = append(g.policies, policy)
+	}
+	return errors.Join(errs...)
+}
+
+// newVerifier reads a site's rules for client certificates; nil without any.
+func (p *program) newVerifier(site config.Site) (*clientauth.Verifier, error) {
+	if site.TLS.ClientAuth.Mode == config.ClientAuthNone {
+		return nil, nil
+	}
+	options, err := clientAuthOptions(site)
+	if err != nil {
+		return nil, err
+	}
+	options.Logger, options.Checker = p.log, p.checker
+	return clientauth.New(options)
+}
+
+func (p *program) policyOptions(site string, t config.TLS, verifier *clientauth.Verifier) front.PolicyOptions {
+	options := front.PolicyOptions{
+		Site:              site,
+		MinVersion:        t.MinVersion.Number(),
+		MaxVersion:        t.MaxVersion.Number(),
+		CipherSuites:      cipherSuites(t.CipherSuites),
+		Curves:            curves(t.Curves),
+		DisableHTTP2:      !t.HTTP2.On(),
+		DisableResumption: !t.Resumption.On(),
+		GetCertificate:    p.getCertificate(),
+		Keys:              p.certs.Keys,
+	}
+	if verifier != nil {
+		options.ClientAuth = verifier
+	}
+	return options
+}
+
+func (p *program) buildUpstreams(g *generation) error {
+	pools, err := buildPools(g.cfg, p.log)
+	g.pools = pools
+	return err
+}
+
+func (p *program) buildTables(g *generation) error {
+	fallback, err := front.NewPolicy(p.policyOptions("", g.cfg.TLS, nil))
+	if err != nil {
+		return g.cfg.At("tls", err)
+	}
+	g.tables = make(map[string]*front.Table)
+	var errs []error
+	for i, listener := range g.cfg.Listeners {
+		var sites []front.Site
+		for j, site := range g.cfg.Sites {
+			if servedOn(site, listener.Address) {
+				sites = append(sites, front.Site{Hosts: site.Hosts, Policy: g.policies[j]})
+			}
+		}
+		table, err := front.NewTable(front.TableOptions{
+			Sites: sites, Default: fallback, RejectUnknownSNI: g.cfg.RejectUnknownSNI, ACMECertificate: p.certs.GetCertificate,
+		})
+		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
+		g.tables[listener.Address] = table
+	}
+	return errors.Join(errs...)
+}
+
+func (p *program) buildHandlers(g *generation) error {
+	g.handlers = make(map[string]*proxy.Handler)
+	var errs []error
+	for i, listener := range g.cfg.Listeners {
+		handler, err := proxy.New(p.handlerOptions(g, listener.Address, listener.TrustedProxies))
+		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
+		g.handlers[listener.Address] = handler
+	}
+	all, err := proxy.New(p.handlerOptions(g, "", nil))
+	if err != nil {
+		return errors.Join(append(errs, g.cfg.At("sites", err))...)
+	}
+	g.redirect = proxy.NewRedirect(proxy.RedirectOptions{Port: g.cfg.HTTP.RedirectPort, HasHost: all.HasHost})
+	return errors.Join(errs...)
+}
+
+// load opens what -check must not: certificates for use, and listeners.
+func (p *program) load(ctx context.Context, g *generation) error {
+	set, certErr := p.certs.Load(ctx, certSources(g.cfg))
+	if certErr != nil {
+		certErr = certErrors(g.cfg, certErr)
+	}
+	change, listenErr := p.front.Prepare(frontConfig(g))
+	if listenErr != nil {
+		listenErr = listenerErrors(g.cfg, listenErr)
+	}
+	plainErr := g.cfg.At("http.address", p.plain.prepare(g.cfg.HTTP.Address))
+	adminErr := g.cfg.At("admin.address", p.admin.prepare(adminListenAddress(g.cfg)))
+	accessErr := g.cfg.At("access_log.output", p.access.prepare(g.cfg.AccessLog))
+	if err := errors.Join(certErr, listenErr, plainErr, adminErr, accessErr); err != nil {
+		if set != nil {
+			p.certs.Discard(set)
+		}
+		if change != nil {
+			change.Discard()
+		}
+		p.plain.discard()
+		p.admin.discard()
+		p.access.discard()
+		return err
+	}
+	g.certs, g.change = set, change
+	return nil
+}
+
+// install puts a loaded generation in force. Nothing in it can fail.
+func (p *program) install(g *generation) {
+	g.certs.RejectUnknownSNI = g.cfg.RejectUnknownSNI
+	p.certs.Install(g.certs)
+	old := p.generation.Swap(g)
+	g.start()
+	g.change.Install()
+	p.access.install()
+	p.web.configure(g.web)
+	p.plain.install(plainSettingsOf(g.cfg))
+	p.admin.install(plainSettingsOf(g.cfg))
+	if old != nil {
+		old.retire()
+	}
+}
+
+// start runs the generation's own work: health checks, and watching the files
+// of client authentication.
+func (g *generation) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop, g.done = stop, make(chan struct{})
+	group, ctx := errgroup.WithContext(ctx)
+	for _, pool := range g.pools {
+		group.Go(func() error { return pool.Run(ctx) })
+	}
+	for _, verifier := range g.verifiers {
+		if verifier != nil {
+			group.Go(func() error { return verifier.Run(ctx) })
+		}
+	}
+	go g.wait(group)
+}
+
+func (g *generation) wait(group *errgroup.Group) {
+	defer close(g.done)
+	group.Wait() //nolint:errcheck // These Runs end by their context alone.
+}
+
+// retire ends the work of a generation that was replaced. Requests that it
+// still serves go on; the connections to its backends that are idle are closed
+// as they become so.
+func (g *generation) retire() {
+	g.stop()
+	<-g.done
+	for _, pool := range g.pools {
+		pool.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/tlsproxy/tlsproxy/config"
+	"github.com/tlsproxy/tlsproxy/front"
+)
+
+// frontConfig turns the listeners and limits of a generation into those of
+// front.
+func frontConfig(g *generation) front.Config {
+	c := front.Config{Limits: frontLimits(g.cfg)}
+	for _, l := range g.cfg.Listeners {
+		mode, _ := front.ParseProxyMode(string(l.ProxyProtocol)) // config knows the same words
+		c.Listeners = append(c.Listeners, front.ListenerOptions{
+			Address: l.Address, Table: g.tables[l.Address], ProxyProtocol: mode, TrustedProxies: l.TrustedProxies,
+		})
+	}
+	return c
+}
+
+func frontLimits(cfg *config.Config) front.Limits {
+	return front.Limits{
+		HandshakeTimeout:   cfg.Timeouts.Handshake,
+		ProxyHeaderTimeout: cfg.Timeouts.ProxyHeader,
+		WriteTimeout:       cfg.Timeouts.Write,
+		MaxConnections:     cfg.Limits.Connections,
+		MaxHandshakes:      cfg.Limits.Handshakes,
+		MaxPerClient:       cfg.Limits.ConnectionsPerClient,
+		HandshakeRate:      cfg.Limits.HandshakeRate.PerSecond,
+		HandshakeBurst:     cfg.Limits.HandshakeRate.Burst,
+	}
+}
+
+// listenerErrors gives the errors of preparing listeners their place in the
+// configuration.
+func listenerErrors(cfg *config.Config, err error) error {
+	var all []error
+	for _, e := range flatten(err) {
+		path := "listeners"
+		for i, l := range cfg.Listeners {
+			if strings.HasPrefix(e.Error(), fmt.Sprintf("listener %q:", l.Address)) {
+				path = fmt.Sprintf("listeners[%d].address", i)
+			}
+		}
+		all = append(all, cfg.At(path, e))
+	}
+	return errors.Join(all...)
+}
+
+// adminListenAddress is the admin listener's address, "" when it is off.
+func adminListenAddress(cfg *config.Config) string {
+	if cfg.Admin.Address == "off" {
+		return ""
+	}
+	return cfg.Admin.Address
+}
+
+// listenPlain binds a listener without TLS.
+func listenPlain(address string) (net.Listener, error) {
+	return net.Listen("tcp", address)
+}

@@ -1,0 +1,5 @@
+package main
+
+import "context"
+
+func (p *program) watchMemory(ctx context.Context) error { <-ctx.Done(); return nil }

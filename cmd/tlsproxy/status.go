@@ -1,0 +1,186 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tlsproxy/tlsproxy/admin"
+	"github.com/tlsproxy/tlsproxy/cache"
+	"github.com/tlsproxy/tlsproxy/config"
+	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/metrics"
+	"github.com/tlsproxy/tlsproxy/ocsp"
+	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/upstream"
+)
+
+func (p *program) buildMetrics(*config.Config) error {
+	p.metrics = metrics.New(metrics.Options{
+		Version:      versionString(),
+		Revision:     revision(),
+		Front:        p.frontStats,
+		Upgraded:     p.upgrades.Len,
+		Sessions:     p.resumer.Stats,
+		OCSP:         p.ocspStats,
+		Staples:      p.staples,
+		ClientOCSP:   p.clientOCSP,
+		Certificates: p.certs.Status,
+		CertStats:    p.certs.Stats,
+		Upstreams:    p.upstreams,
+		AccessLog:    p.access.stats,
+		Config:       p.configStats,
+		Logger:       p.log,
+	})
+	return nil
+}
+
+// buildAdmin makes the admin handler of a generation.
+func (p *program) buildAdmin(g *generation) error {
+	handler, err := admin.New(admin.Options{
+		Status:            p.status,
+		NotReady:          p.notReady,
+		RequireMustStaple: g.cfg.Admin.Ready.MustStaple,
+		RequireExpiry:     max(g.cfg.Admin.Ready.CertificateExpiry, 0),
+		Metrics:           p.metrics.Handler(),
+		Reload:            p.reload,
+		Quit:              p.requestQuit,
+		Revoke:            p.resumer.Revoke,
+		Sites:             func() []string { return siteNames(p.generation.Load().cfg) },
+		Hosts:             g.cfg.Admin.Hosts,
+		AllowRemote:       g.cfg.Admin.AllowRemote,
+		Logger:            p.log,
+	})
+	g.admin = handler
+	return g.cfg.At("admin", err)
+}
+
+func siteNames(cfg *config.Config) []string {
+	names := make([]string, len(cfg.Sites))
+	for i, site := range cfg.Sites {
+		names[i] = site.Name
+	}
+	return names
+}
+
+func (p *program) notReady() []string {
+	if p.draining.Load() {
+		return []string{"draining"}
+	}
+	return nil
+}
+
+// requestQuit begins the shutdown that SIGTERM begins.
+func (p *program) requestQuit() {
+	select {
+	case p.quit <- struct{}{}:
+	default: // already asked for
+	}
+}
+
+// status is the state of the whole program, for /api/status and the dashboard.
+func (p *program) status() admin.Status {
+	g := p.generation.Load()
+	sessions, staples := p.resumer.Status(), p.ocspStats()
+	return admin.Status{
+		Version:          versionString(),
+		Started:          p.started,
+		Draining:         p.draining.Load(),
+		Config:           p.configStatus(g),
+		Listeners:        p.front.Status(),
+		HTTP:             p.plain.addresses(),
+		Admin:            p.admin.addresses(),
+		Front:            p.front.Stats(),
+		Upgraded:         p.upgrades.Len(),
+		Certificates:     p.certs.Status(),
+		CertificateStats: p.certs.Stats(),
+		Staples:          p.staples(),
+		OCSP:             staples,
+		Sessions:         sessions,
+		Caches: []admin.Cache{
+			sessionCache(sessions.Stats),
+			adminCache("ocsp", staples.Cache),
+			adminCache("client_ocsp", p.clientOCSP()),
+		},
+		Upstreams: p.upstreams(),
+		Store:     p.shared.status(),
+	}
+}
+
+func (p *program) configStatus(g *generation) admin.Config {
+	h := &p.reloads
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := admin.Config{
+		Path: p.path, Generation: g.number, Loaded: g.loaded,
+		Reloads: h.good, ReloadFailures: h.bad, LastReload: h.last, LastReloadOK: h.lastErr == nil,
+	}
+	if h.lastErr != nil {
+		lines := make([]string, 0, 1)
+		for _, e := range flatten(h.lastErr) {
+			lines = append(lines, e.Error())
+		}
+		c.LastError = strings.Join(lines, "\n")
+	}
+	return c
+}
+
+func sessionCache(s session.Stats) admin.Cache {
+	hits := s.Lookups[session.Hit] + s.Lookups[session.HitShared]
+	var misses uint64
+	for result, n := range s.Lookups {
+		if result != session.Hit && result != session.HitShared {
+			misses += n
+		}
+	}
+	return admin.Cache{
+		Name: "session", Entries: s.Entries, Capacity: s.Capacity, Bytes: s.Bytes, MaxBytes: s.MaxBytes,
+		Hits: hits, Misses: misses, Evictions: s.Evictions, Scans: s.Scans,
+	}
+}
+
+func adminCache(name string, s cache.Stats) admin.Cache {
+	return admin.Cache{
+		Name: name, Entries: s.Entries, Capacity: s.Capacity, Bytes: s.Bytes, MaxBytes: s.MaxBytes,
+		Hits: s.Hits, Misses: s.Misses, Evictions: evictions(s.Evictions), Scans: s.Scans,
+	}
+}
+
+func evictions(e cache.Evictions) map[string]uint64 {
+	counts := make(map[string]uint64)
+	for reason := range cache.ReasonShed + 1 {
+		counts[reason.String()] = e.By(reason)
+	}
+	return counts
+}
+
+// clientOCSP is the cache of answers about client certificates.
+func (p *program) clientOCSP() cache.Stats { return p.checker.Stats().Cache }
+
+func (p *program) upstreams() []upstream.Status {
+	g := p.generation.Load()
+	if g == nil {
+		return nil
+	}
+	var all []upstream.Status
+	for _, name := range slices.Sorted(maps.Keys(g.pools)) {
+		all = append(all, g.pools[name].Status())
+	}
+	return all
+}
+
+func (p *program) frontStats() front.Stats { return p.front.Stats() }
+
+func (p *program) ocspStats() ocsp.Stats {
+	if p.stapler == nil {
+		return ocsp.Stats{}
+	}
+	return p.stapler.Stats()
+}
+
+func (p *program) staples() []ocsp.CertificateStatus {
+	if p.stapler == nil {
+		return nil
+	}
+	return p.stapler.Status()
+}
