@@ -53,6 +53,7 @@ type Options struct {
 	ClientOCSP   func() cache.Stats              // the cache of answers about client certificates
 	Certificates func() []certs.Status
 	CertStats    func() certs.Stats
+	ClientAuth   func() []ClientAuth
 	Upstreams    func() []upstream.Status
 	AccessLog    func() proxy.AccessLogStats
 	Config       func() ConfigStats
@@ -68,6 +69,14 @@ type ConfigStats struct {
 	Reloads        uint64    // reloads that succeeded
 	ReloadFailures uint64    // reloads that did not
 	LastFailed     bool      // the last reload was refused
+}
+
+// ClientAuth is the state of one site's client authentication.
+type ClientAuth struct {
+	Site      string
+	Available bool      // false: a CA, CRL or allow-list file is broken and the site refuses everybody
+	CRLExpiry time.Time // the earliest nextUpdate of its CRLs; zero: it has none
+	SoftFails uint64    // connections let in without an answer of the OCSP responder (OCSP soft)
 }
 
 // Metrics observes events and serves /metrics. Make it with [New]; it is safe
@@ -111,6 +120,7 @@ func pulled(o Options) []prometheus.Collector {
 	add(o.OCSP != nil, func() prometheus.Collector { return ocspCollector(o.OCSP) })
 	add(o.Certificates != nil, func() prometheus.Collector { return certificateCollector(o.Certificates, o.Staples) })
 	add(o.CertStats != nil, func() prometheus.Collector { return certStatsCollector(o.CertStats) })
+	add(o.ClientAuth != nil, func() prometheus.Collector { return clientAuthCollector(o.ClientAuth) })
 	add(o.Upstreams != nil, func() prometheus.Collector { return upstreamCollector(o.Upstreams) })
 	add(o.AccessLog != nil, func() prometheus.Collector { return accessLogCollector(o.AccessLog) })
 	add(o.Config != nil, func() prometheus.Collector { return configCollector(o.Config) })
