@@ -161,7 +161,7 @@ func checkLabel(label string) error {
 		return fmt.Errorf("label %q begins or ends with a hyphen", label)
 	}
 	for _, r := range label {
-		if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_') {
+		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-_", r) {
 			return fmt.Errorf("invalid character %q", r)
 		}
 	}

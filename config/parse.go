@@ -90,7 +90,7 @@ func setString(v reflect.Value, text string) error {
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }); i >= 0 {
 		return fmt.Errorf("%q has a control character", clip(text))
 	}
-	if c, ok := v.Interface().(interface{ choices() []string }); ok {
+	if c, ok := reflect.TypeAssert[interface{ choices() []string }](v); ok {
 		text = switchWord(v.Type(), text)
 		if choices := c.choices(); text != "" && !slices.Contains(choices, text) {
 			_, hint := suggest(text, choices)

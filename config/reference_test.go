@@ -48,7 +48,7 @@ func reference() string {
 
 // describeType says what a field takes, "" for sections.
 func describeType(ft reflect.Type, tag reflect.StructTag) string {
-	kind := ""
+	var kind string
 	switch {
 	case ft == stringsType:
 		return "text, or list of texts"
@@ -59,7 +59,7 @@ func describeType(ft reflect.Type, tag reflect.StructTag) string {
 	case !isScalar(ft):
 		return ""
 	case ft.Kind() == reflect.String:
-		if c, ok := reflect.New(ft).Elem().Interface().(interface{ choices() []string }); ok {
+		if c, ok := reflect.TypeAssert[interface{ choices() []string }](reflect.New(ft).Elem()); ok {
 			return "`" + strings.Join(c.choices(), "`, `") + "`"
 		}
 		return "text"
