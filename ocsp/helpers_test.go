@@ -2,6 +2,7 @@ package ocsp
 
 import (
 	"crypto"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
@@ -76,6 +77,8 @@ func signedBy(s pki.ResponseSpec, cert *tls.Certificate) pki.ResponseSpec {
 	s.Certificates = append(s.Certificates, cert.Leaf)
 	return s
 }
+
+func keyOf(cert *tls.Certificate) [32]byte { return sha256.Sum256(cert.Certificate[0]) }
 
 func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))

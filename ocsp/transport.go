@@ -58,6 +58,10 @@ type localTransport struct{ handler http.Handler }
 
 func (t localTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := &localWriter{header: make(http.Header), code: http.StatusOK}
+	if req.Body == nil { // a handler may rely on a body
+		req = req.Clone(req.Context())
+		req.Body = http.NoBody
+	}
 	t.handler.ServeHTTP(w, req)
 	return &http.Response{
 		StatusCode: w.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

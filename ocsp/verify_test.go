@@ -21,14 +21,15 @@ var now = time.Now().Truncate(time.Second)
 type world struct {
 	ca, other *pki.CA
 	cert      *tls.Certificate
+	now       time.Time
 }
 
 func newWorld(t testing.TB) world {
 	ca := newCA(t, pki.CAOptions{Name: "issuer"})
-	return world{ca: ca, other: newCA(t, pki.CAOptions{Name: "other"}), cert: serverCert(t, ca, "a.test")}
+	return world{ca: ca, other: newCA(t, pki.CAOptions{Name: "other"}), cert: serverCert(t, ca, "a.test"), now: now}
 }
 
-func (w world) good() pki.ResponseSpec { return goodSpec(w.ca, w.cert.Leaf, now) }
+func (w world) good() pki.ResponseSpec { return goodSpec(w.ca, w.cert.Leaf, w.now) }
 
 func (w world) verify(t testing.TB, s pki.ResponseSpec) (*Response, error) {
 	return Verify(build(t, s), w.cert.Leaf, w.ca.Certificate, now)

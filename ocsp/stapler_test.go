@@ -1,0 +1,695 @@
+package ocsp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/pki"
+)
+
+// roundTripper is a transport made of a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// network is a transport that reaches responders by host, without sockets, so
+// that everything runs on the fake clock of a synctest bubble.
+type network struct {
+	mu    sync.Mutex
+	hosts map[string]http.Handler
+	seen  map[string][]time.Time
+}
+
+func newNetwork() *network {
+	return &network{hosts: make(map[string]http.Handler), seen: make(map[string][]time.Time)}
+}
+
+func (n *network) set(host string, h http.Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[host] = h
+}
+
+func (n *network) requests(host string) []time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]time.Time(nil), n.seen[host]...)
+}
+
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	h := n.hosts[r.URL.Host]
+	n.seen[r.URL.Host] = append(n.seen[r.URL.Host], time.Now())
+	n.mu.Unlock()
+	if h == nil {
+		return nil, errors.New("connection refused")
+	}
+	return localTransport{h}.RoundTrip(r)
+}
+
+// silent never answers, until the request is given up.
+var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+
+// silentTransport fails as the real transport does when nobody answers.
+func silentAware(n *network) roundTripper {
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := n.RoundTrip(r)
+		if r.Context().Err() != nil {
+			return nil, r.Context().Err()
+		}
+		return resp, err
+	}
+}
+
+func failing(code int, header ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "sorry")
+	})
+}
+
+// answer responds with whatever the spec builds at that moment.
+func answer(t testing.TB, spec func() pki.ResponseSpec) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(build(t, spec()))
+	})
+}
+
+// rig is a running stapler in a bubble.
+type rig struct {
+	*Stapler
+	net    *network
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func start(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{net: newNetwork(), done: make(chan error, 1)}
+	if o.Transport == nil {
+		o.Transport = silentAware(r.net)
+	}
+	if o.Logger == nil {
+		o.Logger = testLogger(t)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Stapler = s
+	s.random = func() float64 { return 0.5 }
+	r.run(t)
+	return r
+}
+
+func (r *rig) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	go func() { r.done <- r.Stapler.Run(ctx) }()
+	synctest.Wait()
+}
+
+func (r *rig) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	if err := <-r.done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+func (r *rig) prepare(t *testing.T, cert *tls.Certificate) {
+	t.Helper()
+	if err := r.Prepare(t.Context(), cert); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// served returns what a handshake would staple.
+func (s *Stapler) served(t testing.TB, cert *tls.Certificate) []byte {
+	t.Helper()
+	get := s.GetCertificate(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil })
+	c, err := get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.OCSPStaple
+}
+
+func (s *Stapler) statusOf(t testing.TB, name string) CertificateStatus {
+	t.Helper()
+	for _, c := range s.Status() {
+		if c.Names[0] == name {
+			return c
+		}
+	}
+	t.Fatalf("no status of %q", name)
+	panic("unreachable")
+}
+
+// advance lets time pass and all that is due happen.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestStapleLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		responder := pki.NewResponder(ca, pki.ResponderOptions{Validity: time.Hour})
+		r := start(t, Options{})
+		defer r.stop(t)
+		r.net.set("ocsp.test", responder)
+
+		r.prepare(t, cert)
+		if r.served(t, cert) != nil {
+			t.Error("stapled before anything was fetched")
+		}
+		if got := r.statusOf(t, "a.test").State; got != StatePending {
+			t.Errorf("state = %s; want pending", got)
+		}
+		advance(time.Second)
+		first := r.served(t, cert)
+		if _, err := Verify(first, cert.Leaf, ca.Certificate, time.Now()); err != nil {
+			t.Fatalf("staple: %v", err)
+		}
+		// Halfway through the 55 minutes that are left, it is refreshed.
+		advance(27 * time.Minute)
+		if n := len(r.net.requests("ocsp.test")); n != 1 {
+			t.Fatalf("%d requests before halfway; want 1", n)
+		}
+		advance(2 * time.Minute)
+		if n := len(r.net.requests("ocsp.test")); n != 2 {
+			t.Fatalf("%d requests after halfway; want 2", n)
+		}
+		second := r.served(t, cert)
+		if string(second) == string(first) || second == nil {
+			t.Error("the newer response is not served")
+		}
+		// The responder dies: the staple is served to its end, not beyond.
+		r.net.set("ocsp.test", nil)
+		status := r.statusOf(t, "a.test")
+		advance(time.Until(status.Expires) - time.Second)
+		if r.served(t, cert) == nil {
+			t.Error("dropped before its end")
+		}
+		if got := r.statusOf(t, "a.test"); got.State != StateGood || got.LastResult != ReasonNetwork || got.LastError == "" || got.Failures == 0 {
+			t.Errorf("status while the responder is down = %+v", got)
+		}
+		advance(time.Second)
+		if r.served(t, cert) != nil {
+			t.Error("served at its end")
+		}
+		if got := r.statusOf(t, "a.test").State; got != StatePending {
+			t.Errorf("state = %s; want pending", got)
+		}
+		// It comes back by itself.
+		r.net.set("ocsp.test", responder)
+		advance(90 * time.Minute)
+		if r.served(t, cert) == nil {
+			t.Error("not stapled again after the responder came back")
+		}
+		r.Release(cert)
+		if r.served(t, cert) != nil {
+			t.Error("stapled after Release")
+		}
+		if st := r.Stats(); st.Certificates != 0 || st.Cache.Entries != 0 {
+			t.Errorf("after Release: %+v", st)
+		}
+	})
+}
+
+func TestWallClockGatesServing(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	cert := serverCert(t, ca, "a.test")
+	wall := time.Now()
+	s, err := New(Options{Now: func() time.Time { return wall }, Local: local(pki.NewResponder(ca, pki.ResponderOptions{})), Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prepare(t.Context(), cert); err != nil {
+		t.Fatal(err)
+	}
+	if s.served(t, cert) == nil {
+		t.Fatal("not stapled")
+	}
+	wall = wall.Add(2 * time.Hour) // the machine slept: the monotonic clock stood still
+	if s.served(t, cert) != nil {
+		t.Error("an expired staple is served after the wall clock jumped")
+	}
+	if st := s.Stats(); st.Stapled != 0 {
+		t.Errorf("stapled = %d; want 0", st.Stapled)
+	}
+}
+
+func local(h http.Handler) func(*x509.Certificate) http.Handler {
+	return func(*x509.Certificate) http.Handler { return h }
+}
+
+func TestLocalResponderStaplesAtOnce(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	cert := issue(t, ca, pki.Request{Names: []string{"localhost"}}) // names no responder
+	responder := pki.NewResponder(ca, pki.ResponderOptions{})
+	s, err := New(Options{Logger: testLogger(t), Local: func(issuer *x509.Certificate) http.Handler {
+		if issuer.Equal(ca.Certificate) {
+			return responder
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prepare(t.Context(), cert); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(s.served(t, cert), cert.Leaf, ca.Certificate, time.Now()); err != nil {
+		t.Errorf("not stapled before Run: %v", err)
+	}
+	if got := s.statusOf(t, "localhost"); got.State != StateGood || len(got.Responders) != 1 || got.Responders[0] != "local" {
+		t.Errorf("status = %+v", got)
+	}
+
+	// What the responder in the process says is verified like any other.
+	foreign := issue(t, newCA(t, pki.CAOptions{}), pki.Request{Names: []string{"b.test"}})
+	s, err = New(Options{Logger: testLogger(t), Local: local(responder)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prepare(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if s.served(t, foreign) != nil || s.statusOf(t, "b.test").LastResult != ReasonUnauthorized {
+		t.Errorf("a foreign local responder: %+v", s.statusOf(t, "b.test"))
+	}
+}
+
+func TestServingAllocatesNothing(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	cert := issue(t, ca, pki.Request{Names: []string{"a.test"}})
+	plain := issue(t, ca, pki.Request{Names: []string{"b.test"}})
+	s, err := New(Options{Local: local(pki.NewResponder(ca, pki.ResponderOptions{})), Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prepare(t.Context(), cert); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*tls.Certificate{"stapled": cert, "unknown": plain} {
+		get := s.GetCertificate(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c, nil })
+		first, err := get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(200, func() { _, _ = get(nil) }); n != 0 {
+			t.Errorf("%s: %v allocations a handshake; want 0", name, n)
+		}
+		if again, _ := get(nil); again != first {
+			t.Errorf("%s: the copy is made anew", name)
+		}
+	}
+	if cert.OCSPStaple != nil {
+		t.Error("the shared certificate was written to")
+	}
+	// Another object with the same leaf gets the staple too.
+	twin := *cert
+	if s.served(t, &twin) == nil {
+		t.Error("a copy of the certificate is not stapled")
+	}
+	failed := errors.New("no certificate")
+	get := s.GetCertificate(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &tls.Certificate{}, failed })
+	if _, err := get(nil); !errors.Is(err, failed) {
+		t.Errorf("error of next = %v", err)
+	}
+}
+
+func TestRevokedGoesAtOnceAndForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		responder := pki.NewResponder(ca, pki.ResponderOptions{Validity: time.Hour})
+		var told []*x509.Certificate
+		dir := t.TempDir()
+		options := Options{StateDir: dir, OnRevoked: func(leaf *x509.Certificate) { told = append(told, leaf) }}
+		r := start(t, options)
+		r.net.set("ocsp.test", responder)
+		r.prepare(t, cert)
+		advance(time.Second)
+		if r.served(t, cert) == nil {
+			t.Fatal("not stapled")
+		}
+		responder.Revoke(cert.Leaf.SerialNumber, time.Now(), 1)
+		due := time.Until(r.statusOf(t, "a.test").NextFetch)
+		advance(due)
+		if r.served(t, cert) != nil {
+			t.Error("still stapled in the moment the revocation was learnt")
+		}
+		if got := r.statusOf(t, "a.test"); got.State != StateRevoked || got.RevokedAt.IsZero() || !got.NextFetch.IsZero() {
+			t.Errorf("status = %+v", got)
+		}
+		// A responder that says good again is not even asked.
+		responder.Set(cert.Leaf.SerialNumber, pki.Good)
+		advance(48 * time.Hour)
+		if r.served(t, cert) != nil || len(told) != 1 || !told[0].Equal(cert.Leaf) {
+			t.Errorf("stapled %v, told %d times; want once", r.served(t, cert) != nil, len(told))
+		}
+		r.stop(t)
+
+		// A restart remembers, although a good response lies beside it.
+		told = nil
+		r2 := start(t, options)
+		defer r2.stop(t)
+		r2.net.set("ocsp.test", responder)
+		r2.prepare(t, cert)
+		advance(time.Hour)
+		if r2.served(t, cert) != nil || len(r2.net.requests("ocsp.test")) != 0 || len(told) != 1 {
+			t.Errorf("after a restart: stapled %v, %d requests, told %d times", r2.served(t, cert) != nil, len(r2.net.requests("ocsp.test")), len(told))
+		}
+	})
+}
+
+func TestHoldIsLiftedByANewerGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		responder := pki.NewResponder(ca, pki.ResponderOptions{Validity: time.Hour})
+		r := start(t, Options{StateDir: t.TempDir()})
+		defer r.stop(t)
+		r.net.set("ocsp.test", responder)
+		responder.Revoke(cert.Leaf.SerialNumber, time.Now(), reasonCertificateHold)
+		r.prepare(t, cert)
+		advance(time.Second)
+		if got := r.statusOf(t, "a.test").State; got != StateRevoked {
+			t.Fatalf("state = %s; want revoked", got)
+		}
+		responder.Set(cert.Leaf.SerialNumber, pki.Good)
+		advance(time.Hour)
+		if r.served(t, cert) == nil {
+			t.Error("not stapled after the hold was lifted")
+		}
+	})
+}
+
+func TestUnknownKeepsTheGoodOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		responder := pki.NewResponder(ca, pki.ResponderOptions{Validity: time.Hour})
+		r := start(t, Options{})
+		defer r.stop(t)
+		r.net.set("ocsp.test", responder)
+		r.prepare(t, cert)
+		advance(time.Second)
+		for name, change := range map[string]func(){
+			"unknown":      func() { responder.Set(cert.Leaf.SerialNumber, pki.Unknown) },
+			"never issued": func() { responder.Revoke(cert.Leaf.SerialNumber, time.Unix(0, 0), reasonCertificateHold) },
+		} {
+			change()
+			advance(50*time.Minute - time.Minute)
+			if r.served(t, cert) == nil {
+				t.Errorf("%s: the good response was dropped before its end", name)
+			}
+			if got := r.statusOf(t, "a.test"); got.LastResult != ResultUnknown || got.State != StateGood {
+				t.Errorf("%s: status = %+v", name, got)
+			}
+			advance(10 * time.Minute)
+			if r.served(t, cert) != nil {
+				t.Errorf("%s: served beyond its end", name)
+			}
+			responder.Set(cert.Leaf.SerialNumber, pki.Good)
+			advance(2 * time.Hour)
+			if r.served(t, cert) == nil {
+				t.Errorf("%s: not stapled when good again", name)
+			}
+			advance(time.Until(r.statusOf(t, "a.test").NextFetch) + time.Second)
+		}
+	})
+}
+
+func TestMustStapleIsPreparedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		request := pki.Request{Names: []string{"m.test"}, MustStaple: true, OCSPServers: []string{responderURL}}
+		cert := issue(t, ca, request)
+		r := start(t, Options{})
+		defer r.stop(t)
+		responder := pki.NewResponder(ca, pki.ResponderOptions{})
+		r.net.set("ocsp.test", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			time.Sleep(3 * time.Second)
+			responder.ServeHTTP(w, req)
+		}))
+		begin := time.Now()
+		r.prepare(t, cert)
+		if r.served(t, cert) == nil {
+			t.Error("Prepare returned before there was a staple")
+		}
+		if waited := time.Since(begin); waited != 3*time.Second {
+			t.Errorf("waited %v; want 3s", waited)
+		}
+
+		// CAs publish late: the first answers may be unauthorized.
+		late := issue(t, ca, request)
+		asked := 0
+		r.net.set("ocsp.test", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if asked++; asked < 6 {
+				_, _ = w.Write(build(t, pki.ResponseSpec{ResponseStatus: 6}))
+				return
+			}
+			responder.ServeHTTP(w, req)
+		}))
+		r.prepare(t, late)
+		if r.served(t, late) == nil {
+			t.Error("Prepare gave up on a responder that was a little late")
+		}
+
+		// Without an answer it is served and alarmed after a bounded wait.
+		dark := issue(t, ca, request)
+		r.net.set("ocsp.test", silent)
+		begin = time.Now()
+		r.prepare(t, dark)
+		if waited := time.Since(begin); waited != defaultPrepareTimeout {
+			t.Errorf("waited %v; want %v", waited, defaultPrepareTimeout)
+		}
+		if got := r.Stats().MustStapleMissing; got != 1 {
+			t.Errorf("must-staple certificates without a staple = %d; want 1", got)
+		}
+		begin = time.Now()
+		r.prepare(t, dark) // it is in use already: a reload has nothing to wait for
+		if time.Since(begin) != 0 {
+			t.Error("a second Prepare waited again")
+		}
+		gone := issue(t, ca, request)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Prepare(ctx, gone); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Prepare with an ended context = %v", err)
+		}
+		if got := r.Stats().Certificates; got != 3 {
+			t.Errorf("%d certificates registered; want 3", got)
+		}
+	})
+}
+
+func TestStartWaitsForNoResponder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		n := newNetwork()
+		n.set("ocsp.test", silent)
+		s, err := New(Options{Transport: silentAware(n), Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for i := range 10 {
+			cert := issue(t, ca, pki.Request{Names: []string{fmt.Sprintf("m%d.test", i)}, MustStaple: true, OCSPServers: []string{responderURL}})
+			if err := s.Prepare(t.Context(), cert); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("ten certificates with a silent responder took %v before Run", waited)
+		}
+	})
+}
+
+func TestWithoutResponderOrIssuer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		none := issue(t, ca, pki.Request{Names: []string{"none.test"}})
+		ldap := issue(t, ca, pki.Request{Names: []string{"ldap.test"}, OCSPServers: []string{"ldap://x/", "::bad", "http://"}})
+		off := issue(t, ca, pki.Request{Names: []string{"off.test"}, OCSPServers: []string{"http://old.test"}})
+		orphan := serverCert(t, ca, "orphan.test")
+		orphan.Certificate = orphan.Certificate[:1]
+		adopted := serverCert(t, ca, "adopted.test")
+		adopted.Certificate = adopted.Certificate[:1]
+		other := newCA(t, pki.CAOptions{})
+		r := start(t, Options{
+			Overrides: map[string]string{"http://old.test": ""},
+			Issuer: func(leaf *x509.Certificate) *x509.Certificate {
+				if leaf.DNSNames[0] == "adopted.test" {
+					return ca.Certificate
+				}
+				return other.Certificate // wrong: not its issuer
+			},
+		})
+		defer r.stop(t)
+		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		for _, c := range []*tls.Certificate{none, ldap, off, orphan, adopted} {
+			r.prepare(t, c)
+		}
+		advance(24 * time.Hour)
+		for name, want := range map[string]State{
+			"none.test": StateNoResponder, "ldap.test": StateNoResponder, "off.test": StateNoResponder,
+			"orphan.test": StateNoIssuer, "adopted.test": StateGood,
+		} {
+			if got := r.statusOf(t, name); got.State != want || (want != StateGood) != got.NextFetch.IsZero() {
+				t.Errorf("%s: %+v; want %s", name, got, want)
+			}
+		}
+		st := r.Stats()
+		if st.Certificates != 5 || st.WithResponder != 2 || st.Stapled != 1 {
+			t.Errorf("stats = %+v", st)
+		}
+		if err := r.Prepare(t.Context(), &tls.Certificate{}); err == nil {
+			t.Error("a certificate without a leaf was accepted")
+		}
+		r.Release(&tls.Certificate{}) // harmless
+	})
+}
+
+func TestCapacityFollowsUse(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	s, err := New(Options{Capacity: 2, Local: local(pki.NewResponder(ca, pki.ResponderOptions{})), Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var certs []*tls.Certificate
+	for i := range 20 {
+		certs = append(certs, issue(t, ca, pki.Request{Names: []string{fmt.Sprintf("c%d.test", i)}}))
+		if err := s.Prepare(t.Context(), certs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range certs {
+		if s.served(t, c) == nil {
+			t.Errorf("certificate %d lost its staple to the capacity", i)
+		}
+	}
+	for _, c := range certs[1:] {
+		s.Release(c)
+	}
+	if st := s.Stats(); st.Cache.Capacity != 2 || st.Cache.Entries != 1 {
+		t.Errorf("after releasing: %+v", st.Cache)
+	}
+	if s.served(t, certs[0]) == nil {
+		t.Error("the one that stays lost its staple")
+	}
+}
+
+// The staple of a renewed certificate is never its predecessor's.
+func TestRenewalDoesNotInherit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		before, after := serverCert(t, ca, "a.test"), serverCert(t, ca, "a.test")
+		r := start(t, Options{StateDir: t.TempDir()})
+		defer r.stop(t)
+		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		r.prepare(t, before)
+		advance(time.Second)
+		r.net.set("ocsp.test", nil)
+		r.prepare(t, after)
+		advance(time.Second)
+		if r.served(t, before) == nil || r.served(t, after) != nil {
+			t.Error("the staple went over to the renewed certificate")
+		}
+	})
+}
+
+func TestSwapsUnderHandshakes(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	cert := issue(t, ca, pki.Request{Names: []string{"a.test"}})
+	s, err := New(Options{Local: local(pki.NewResponder(ca, pki.ResponderOptions{})), Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prepare(t.Context(), cert); err != nil {
+		t.Fatal(err)
+	}
+	e := s.list()[0]
+	var der [2][]byte
+	for i := range der {
+		spec := goodSpec(ca, cert.Leaf, time.Now())
+		spec.Singles[0].ThisUpdate = time.Now().Add(time.Second)
+		der[i] = build(t, spec)
+	}
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	get := s.GetCertificate(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil })
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c, err := get(nil)
+				if err != nil || c.OCSPStaple == nil {
+					t.Errorf("handshake without a staple during a swap: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 2000 {
+		r, err := Verify(der[i%2], cert.Leaf, ca.Certificate, time.Now())
+		if err != nil || !s.accept(e, r, time.Now()) {
+			t.Fatalf("swap %d: %v", i, err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func TestRunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		r := start(t, Options{})
+		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		if err := r.Run(t.Context()); err == nil {
+			t.Error("Run while running succeeded")
+		}
+		r.prepare(t, cert)
+		r.stop(t)
+		r.run(t) // after a stop it may run again, and goes on with what it has
+		advance(time.Second)
+		if r.served(t, cert) == nil {
+			t.Error("not stapled in the second run")
+		}
+		r.stop(t)
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, o := range map[string]Options{
+		"capacity": {Capacity: -1},
+		"timeout":  {Timeout: -1},
+		"override": {Overrides: map[string]string{"http://a": "ftp://b"}},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
