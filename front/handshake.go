@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"time"
@@ -17,6 +18,7 @@ import (
 // handshakeState is what a connection needs until it is handed over.
 type handshakeState struct {
 	policy  *Policy
+	proxy   ProxyMode        // under which the header was read
 	attempt *session.Attempt // nil: no session
 	acme    bool
 	err     error // of a callback, whose reason crypto/tls would lose
@@ -33,14 +35,18 @@ func (p *port) serve(raw net.Conn) {
 	tlsConn, err := f.finish(c)
 	f.shakes.leave()
 	f.counters.handshaking.Add(-1)
-	if err == nil && !c.handshake.acme && !f.ready.put(tlsConn) {
-		err = fail(ReasonShutdown, errors.New("nobody takes connections any more"))
-	}
 	f.report(c, err)
-	if err != nil || c.handshake.acme {
-		f.drop(c, tlsConn)
+	acme := c.handshake.acme
+	c.handshake = handshakeState{} // what it holds is not needed any longer
+	switch {
+	case err != nil:
+		drop(c, tlsConn, reasonOf(err))
+	case acme:
+		_ = tlsConn.Close()
+	case !f.ready.put(tlsConn):
+		f.counters.failures[ReasonShutdown].Add(1)
+		_ = tlsConn.Close()
 	}
-	c.handshake = handshakeState{}
 }
 
 // finish does all that comes before HTTP. The *tls.Conn is nil if TLS never
@@ -51,8 +57,9 @@ func (f *Front) finish(c *conn) (tlsConn *tls.Conn, err error) {
 			f.log.Error("panic in a handshake", "listener", c.port.address, "panic", fault, "stack", string(debug.Stack()))
 			err = fail(ReasonInternal, fmt.Errorf("panic: %v", fault))
 		}
-		if err != nil && c.handshake.attempt != nil {
-			c.handshake.attempt.Abandon()
+		if attempt := c.handshake.attempt; err != nil && attempt != nil {
+			attempt.Abandon()
+			c.info.Session = attempt.Result()
 		}
 	}()
 	limits := f.limits.Load()
@@ -61,13 +68,12 @@ func (f *Front) finish(c *conn) (tlsConn *tls.Conn, err error) {
 		return nil, err
 	}
 	c.info.Started = time.Now()
-	ctx, cancel := context.WithDeadline(context.Background(), c.info.Started.Add(limits.HandshakeTimeout))
-	defer cancel()
 	tlsConn = tls.Server(c, f.outer)
-	if err := f.shake(ctx, c, tlsConn); err != nil {
-		return tlsConn, err
+	state, err := c.shake(tlsConn, limits.HandshakeTimeout)
+	if err == nil && !c.handshake.acme {
+		err = c.authorize(state, limits.HandshakeTimeout)
 	}
-	return tlsConn, f.authorize(ctx, c, tlsConn)
+	return tlsConn, err
 }
 
 // identify finds out who the client is and whether it may try.
@@ -93,42 +99,42 @@ func (f *Front) identify(c *conn, limits *Limits) error {
 	return nil
 }
 
-// shake does the TLS handshake.
-func (f *Front) shake(ctx context.Context, c *conn, t *tls.Conn) error {
-	deadline, _ := ctx.Deadline()
-	if err := c.Conn.SetDeadline(deadline); err != nil {
-		return err
+// shake does the TLS handshake. The connection's deadline ends a wait for the
+// client, the context's one a wait in a callback, say for a certificate.
+func (c *conn) shake(t *tls.Conn, timeout time.Duration) (tls.ConnectionState, error) {
+	deadline := c.info.Started.Add(timeout)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	if err := c.SetDeadline(deadline); err != nil {
+		return tls.ConnectionState{}, err
 	}
 	err := t.HandshakeContext(ctx)
 	c.info.Handshake = time.Since(c.info.Started)
 	if err != nil {
-		return c.explain(err)
-	}
-	c.info.fill(t.ConnectionState())
-	return nil
-}
-
-// authorize runs what comes after the handshake and stores the session last.
-func (f *Front) authorize(ctx context.Context, c *conn, t *tls.Conn) error {
-	h := &c.handshake
-	if h.acme {
-		return nil
+		return tls.ConnectionState{}, c.explain(err)
 	}
 	state := t.ConnectionState()
+	c.info.fill(state)
+	return state, c.SetDeadline(time.Time{})
+}
+
+// authorize runs what comes after the handshake, and stores the session last.
+func (c *conn) authorize(state tls.ConnectionState, timeout time.Duration) error {
+	h := &c.handshake
 	if h.policy.clientAuth != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
 		if err := h.policy.clientAuth.Authorize(ctx, state); err != nil {
 			return err
 		}
 	}
-	if h.attempt != nil {
-		err := h.attempt.Commit(state)
-		c.info.Session = h.attempt.Result()
-		if err != nil {
-			return fail(ReasonSessionRevoked, err)
-		}
+	if h.attempt == nil {
+		return nil
 	}
-	if err := c.Conn.SetDeadline(time.Time{}); err != nil {
-		return err
+	err := h.attempt.Commit(state)
+	c.info.Session = h.attempt.Result()
+	if err != nil {
+		return fail(ReasonSessionRevoked, err)
 	}
 	return nil
 }
@@ -144,23 +150,20 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		h.acme = true
 		return state.table.acme, nil
 	}
-	policy, match := state.table.Lookup(name)
-	if !ok && match != MatchNone {
-		policy = state.table.fallback // a name that nobody can have
-	}
+	policy, _ := state.table.Lookup(name)
 	if policy == nil {
 		h.err = fail(ReasonUnknownSNI, fmt.Errorf("server name %q: no site has it, and unknown names are rejected", hello.ServerName))
 		return rejectConfig(), nil
 	}
 	h.policy = policy
 	c.info.Site, c.info.PolicyID = policy.site, policy.id
-	return f.connConfig(c, state, ok)
+	return f.connConfig(c, ok)
 }
 
 // connConfig makes the config of one connection: its policy's, with hooks that
 // know the connection. Sessions are bound to a name, so without a sane one there
 // are none.
-func (f *Front) connConfig(c *conn, state *portState, saneName bool) (*tls.Config, error) {
+func (f *Front) connConfig(c *conn, saneName bool) (*tls.Config, error) {
 	h := &c.handshake
 	policy := h.policy
 	config := policy.base.Clone()
@@ -180,7 +183,7 @@ func (f *Front) connConfig(c *conn, state *portState, saneName bool) (*tls.Confi
 		return config, nil
 	}
 	h.attempt = f.sessions.Begin(session.Binding{
-		Scope:      policy.scope(state.proxy, auth),
+		Scope:      policy.scope(h.proxy, auth),
 		Site:       policy.site,
 		ServerName: c.info.ServerName,
 		Keys:       policy.keys(c.info.ServerName),
@@ -197,7 +200,7 @@ func (f *Front) connConfig(c *conn, state *portState, saneName bool) (*tls.Confi
 func (c *conn) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	h := &c.handshake
 	cert, err := h.policy.get(withoutACME(hello))
-	if err == nil && cert == nil {
+	if err == nil && (cert == nil || len(cert.Certificate) == 0) {
 		err = errors.New("there is none")
 	}
 	if err != nil {
@@ -257,17 +260,20 @@ func (c *conn) explain(err error) error {
 	return err
 }
 
-// drop closes a connection that does not reach HTTP.
-func (f *Front) drop(c *conn, t *tls.Conn) {
-	switch {
-	case t == nil:
-	case c.handshake.acme:
-		_ = t.Close() // with a close_notify
+// drop closes a connection that was refused.
+func drop(c *conn, t *tls.Conn, reason Reason) {
+	switch reason {
+	case ReasonTimeout, ReasonEOF, ReasonClientAlert, ReasonRateLimited, ReasonClientLimit, ReasonProxyHeader:
+		// There is nothing to say, or nobody to hear it.
+		_ = c.Close()
 		return
-	case t.ConnectionState().HandshakeComplete:
-		_ = t.Close()
-		return
+	case ReasonPlainHTTP:
+		answerPlainHTTP(c)
 	}
+	if t != nil && t.ConnectionState().HandshakeComplete {
+		_ = t.CloseWrite() // says goodbye in TLS
+	}
+	lingerClose(c)
 	_ = c.Close()
 }
 
@@ -279,7 +285,10 @@ func (f *Front) report(c *conn, err error) {
 	case err != nil:
 		reason = reasonOf(err)
 		f.counters.failures[reason].Add(1)
-		f.log.Debug("connection refused", "listener", info.Listener, "client", info.Client, "server_name", info.ServerName, "reason", reason, "err", err)
+		if f.log.Enabled(context.Background(), slog.LevelDebug) {
+			f.log.Debug("connection refused", "listener", info.Listener, "client", info.Client,
+				"server_name", info.ServerName, "reason", reason, "err", err)
+		}
 	case c.handshake.acme:
 		f.counters.challenges.Add(1)
 	default:

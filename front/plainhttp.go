@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"time"
 )
 
-// linger bounds how long a client that was answered in plain HTTP may take to
-// read the answer.
-const linger = time.Second
+// How long, and for how many bytes, a refused client is read on.
+const (
+	linger      = time.Second
+	lingerBytes = 256 << 10
+)
 
 // plainAnswer is sent to clients that speak HTTP without TLS.
 const plainAnswer = "This port speaks HTTPS only, and you sent a plain HTTP request.\n" +
@@ -34,17 +35,21 @@ func looksLikeProxyHeader(first []byte) bool {
 	return bytes.HasPrefix(first, []byte("PROXY")) || bytes.HasPrefix(first, []byte("\r\n\r\n\x00"))
 }
 
-// answerPlainHTTP tells the client in its own language what is wrong. It then
-// closes in the order that lets the answer arrive: a close with unread input
-// resets the connection and would destroy it.
-func answerPlainHTTP(c net.Conn) {
+// answerPlainHTTP tells the client in its own language what is wrong.
+func answerPlainHTTP(c *conn) {
 	_ = c.SetDeadline(time.Now().Add(linger))
-	_, err := fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
 		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", len(plainAnswer), plainAnswer)
-	if err != nil {
+}
+
+// lingerClose ends the writing side and reads on for a moment. A close with
+// unread input resets the connection, which would destroy the alert or answer
+// that is under way to the client.
+func lingerClose(c *conn) {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(c, 256<<10))
-	}
+	_ = c.Conn.SetReadDeadline(time.Now().Add(linger))
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, lingerBytes))
 }

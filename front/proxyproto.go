@@ -80,6 +80,7 @@ const headerBuffer = 256
 // proxyHeader reads the header where the listener's mode asks for one, and with
 // it the client's address. It is all that happens before TLS.
 func (c *conn) proxyHeader(state *portState, timeout time.Duration) error {
+	c.handshake.proxy = state.proxy
 	if state.proxy == ProxyOff {
 		return nil
 	}

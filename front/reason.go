@@ -41,7 +41,6 @@ const (
 	ReasonShutdown        Reason = "shutdown"                // nobody takes connections any more
 	ReasonInternal        Reason = "internal"                // a fault of this program
 	ReasonOther           Reason = "other"                   // none of these
-	reasonACME                   = Reason("acme_challenge")  // not a failure: a challenge was answered and the connection closed
 )
 
 // Reasons returns every reason a connection can fail for.
