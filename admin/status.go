@@ -39,6 +39,7 @@ type Status struct {
 	Staples          []ocsp.CertificateStatus `json:"staples"`
 	OCSP             ocsp.Stats               `json:"ocsp"`
 	Sessions         session.Status           `json:"sessions"`
+	ClientAuth       []ClientAuth             `json:"client_auth"`
 	Caches           []Cache                  `json:"caches"`
 	Upstreams        []upstream.Status        `json:"upstreams"`
 	Store            *Store                   `json:"store"` // null: no shared store is configured
@@ -70,6 +71,17 @@ type Cache struct {
 	Misses    uint64            `json:"misses"`
 	Evictions map[string]uint64 `json:"evictions"` // by reason
 	Scans     uint64            `json:"scans"`     // searches for expired entries
+}
+
+// ClientAuth is the state of one site's client authentication.
+type ClientAuth struct {
+	Site      string    `json:"site"`
+	Mode      string    `json:"mode"`
+	Available bool      `json:"available"`           // false: the site refuses every client
+	Error     string    `json:"error,omitempty"`     // why
+	Loaded    time.Time `json:"loaded,omitzero"`     // when the rules in force were read
+	CRLExpiry time.Time `json:"crl_expiry,omitzero"` // earliest nextUpdate of its CRLs; zero: it has none
+	Details   any       `json:"details,omitempty"`   // what else there is to say
 }
 
 // Store is the shared store.

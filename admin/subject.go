@@ -78,6 +78,8 @@ func parseObject(body []byte) (map[string]string, error) {
 		name := key.(string) // inside an object, between values, it is one
 		text, isText := value.(string)
 		switch {
+		case !slices.Contains(fields, name):
+			// addWord says so; what its value is does not matter.
 		case value == true && name == "all":
 			text = "true"
 		case !isText || name == "all":

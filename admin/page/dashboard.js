@@ -174,7 +174,7 @@ function staple(s, c) {
   const className = { good: "good", revoked: "bad" }[st.state] || "warn";
   const out = [element("span", st.must_staple && st.state !== "good" ? "bad" : className, st.state.replace("_", " "))];
   if (st.must_staple) out[0].append(", must-staple");
-  if (time(st.expires) && st.state === "good") out.push(element("br"), "served until " + fromNow(s.now, st.expires).replace("in ", "+"));
+  if (time(st.expires) && st.state === "good") out.push(element("br"), "served until " + fromNow(s.now, st.expires).replace("in ", "") + " from now");
   if (time(st.next_fetch)) out.push(element("br"), element("span", "dim", "next fetch " + fromNow(s.now, st.next_fetch)));
   if (st.last_error) out.push(element("br"), element("span", "warn", st.last_error));
   return out;
@@ -258,6 +258,9 @@ function problems(s) {
   for (const st of s.staples || []) {
     if (st.state === "revoked") list.push("certificate of " + (st.names || []).join(", ") + " is revoked");
     else if (st.must_staple && st.state !== "good") list.push("must-staple certificate of " + (st.names || []).join(", ") + " has no valid staple");
+  }
+  for (const a of s.client_auth || []) {
+    if (!a.available) list.push("site " + a.site + " refuses every client: " + (a.error || "client authentication is not available"));
   }
   for (const pool of s.upstreams || []) {
     const backends = pool.backends || [], up = backends.filter(b => b.state === "up").length;
