@@ -69,6 +69,8 @@ type Store struct {
 type seams struct {
 	newWatcher func() (watcher, error)
 	backoff    func(failures int) time.Duration
+	// The bounds for asking about renewal (RFC 9773, section 4.3.2).
+	ariMin, ariMax time.Duration
 }
 
 // counters is the live form of [Stats].
@@ -90,7 +92,7 @@ func New(o Options) (*Store, error) {
 		log:       cmp.Or(o.Logger, slog.Default()),
 		filesWake: make(chan struct{}, 1),
 		acmeWake:  make(chan struct{}, 1),
-		seams:     seams{newWatcher: newInotify, backoff: backoff},
+		seams:     seams{newInotify, backoff, time.Minute, 24 * time.Hour},
 	}
 	s.registry = registry{prepareHook: o.Prepare, releaseHook: o.Release, log: s.log}
 	s.index.Store(newIndex(nil, nil, time.Now()))

@@ -1,0 +1,172 @@
+package certs
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caddyserver/certmagic"
+	"golang.org/x/time/rate"
+)
+
+// acmeSource is a source whose certificates are obtained by ACME. It is kept
+// over reloads as long as its configuration is the same.
+type acmeSource struct {
+	config   *ACME // canonical, defaults filled in
+	def      bool
+	identity string // equal for equal configurations, contents of files included
+	storage  certmagic.Storage
+	issuers  []acmeIssuer
+	dns      *dnsProvider // nil: no dns-01
+
+	hosts []*acmeHost // guarded by Store.mu; those on demand last
+
+	demand onDemand
+	// magic is there while Run runs.
+	magic atomic.Pointer[magic]
+}
+
+// acmeHost is one name with its certificate.
+type acmeHost struct {
+	source *acmeSource
+	name   string
+	slot   *slot         // guarded by Store.mu
+	wake   chan struct{} // something about the host changed
+
+	// revoked is the certificate to be replaced at once; guarded by Store.mu.
+	revoked *certificate
+}
+
+func (a *acmeSource) list() []*slot {
+	slots := make([]*slot, len(a.hosts))
+	for i, h := range a.hosts {
+		slots[i] = h.slot
+	}
+	return slots
+}
+
+func (a *acmeSource) isDefault() bool { return a.def }
+
+func newACMEHost(a *acmeSource, name string, onDemand bool) *acmeHost {
+	label := name
+	if onDemand {
+		label = "on_demand"
+	}
+	return &acmeHost{
+		source: a,
+		name:   name,
+		wake:   make(chan struct{}, 1),
+		slot: &slot{
+			label:  label,
+			source: "acme",
+			names:  []string{name},
+			acme:   &ACMEStatus{State: ACMEPending, OnDemand: onDemand},
+		},
+	}
+}
+
+// host returns the host of a canonical name, or nil. The caller holds
+// Store.mu.
+func (a *acmeSource) host(name string) *acmeHost {
+	i := slices.IndexFunc(a.hosts, func(h *acmeHost) bool { return h.name == name })
+	if i < 0 {
+		return nil
+	}
+	return a.hosts[i]
+}
+
+// mayBeChallenged reports whether a challenge for a name can be one of this
+// source's orders, whichever replica placed it. The caller holds Store.mu.
+func (a *acmeSource) mayBeChallenged(name string, c Challenge) bool {
+	if !slices.Contains(a.config.Challenges, c) {
+		return false
+	}
+	if a.host(name) != nil {
+		return true
+	}
+	// TLS-ALPN challenges for an address carry its reverse name (RFC 8738,
+	// section 6).
+	if strings.HasSuffix(name, ".arpa") && slices.ContainsFunc(a.hosts, func(h *acmeHost) bool { return isIP(h.name) }) {
+		return true
+	}
+	return a.config.OnDemand != nil && a.config.OnDemand.allows(name)
+}
+
+// acme loads an ACME source, with the certificates that the storage has.
+func (l *loading) acme(ctx context.Context, i int, src *Source) provider {
+	a, errs := l.store.newACMESource(src)
+	l.fail(i, errs...)
+	if len(errs) > 0 || l.check {
+		return nil
+	}
+	if l.old != nil {
+		for _, p := range l.old.providers {
+			if have, ok := p.(*acmeSource); ok && have.identity == a.identity {
+				return have
+			}
+		}
+	}
+	for _, name := range a.config.Hosts {
+		h := newACMEHost(a, name, false)
+		l.firstCertificate(ctx, h)
+		a.hosts = append(a.hosts, h)
+	}
+	return a
+}
+
+// firstCertificate gives a host the certificate from the storage, or the one
+// that another source, as of a CA given up, has for it now. A storage that
+// cannot be reached is no reason not to start: Run will try again.
+func (l *loading) firstCertificate(ctx context.Context, h *acmeHost) {
+	stored, err := h.source.load(ctx, h.name)
+	if err != nil {
+		l.store.log.Warn("stored certificate was not loaded", "name", h.name, "err", err)
+		h.slot.fail(err, l.now)
+	}
+	if stored != nil {
+		h.slot.cert = l.store.acquire(stored.cert, h.name)
+		h.slot.acme.State = ACMEValid
+		h.slot.acme.Directory = stored.directory
+		return
+	}
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	if l.old == nil {
+		return
+	}
+	for _, p := range l.old.providers {
+		if have, ok := p.(*acmeSource); ok {
+			if old := have.host(h.name); old != nil && old.slot.cert != nil {
+				h.slot.cert, _ = l.store.registry.acquire(old.slot.cert)
+				return
+			}
+		}
+	}
+}
+
+// limiter bounds how many names are tried on demand.
+func (o *OnDemand) limiter() *rate.Limiter {
+	if o.Rate < 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	n := cmp.Or(o.Rate, defaultRate)
+	return rate.NewLimiter(rate.Limit(float64(n)/cmp.Or(o.Window, defaultWindow).Seconds()), n)
+}
+
+// drop forgets a host that was obtained on demand, with its certificate.
+func (s *Store) drop(a *acmeSource, h *acmeHost) {
+	s.mu.Lock()
+	a.remove(h)
+	cert := h.slot.cert
+	h.slot.cert = nil
+	installed := s.installed(a)
+	if installed {
+		s.publish()
+	}
+	s.mu.Unlock()
+	if cert != nil && installed {
+		s.registry.release(cert) // else Install has done so
+	}
+}
