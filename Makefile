@@ -20,6 +20,10 @@ check: lint test race ## all that CI runs before a merge, but fuzzing and cross 
 deps: ## programs that the tests run: installed as root, else named
 	@scripts/test-deps
 
+# The version control system is not asked what the tests' binaries are built from:
+# it may be absent, or distrust the owner of the files.
+test race: export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
 test: deps ## every test, in random order
 	go test -shuffle=on -timeout 20m ./...
 
@@ -50,10 +54,10 @@ bench: ## the packages' benchmarks, ten runs into bench.new
 	go test -run='^$$' -bench=. -benchmem -count=10 ./... | tee bench.new
 
 bench-cache: ## the cache against the JDK's, its review's designs and other Go caches
-	$(MAKE) -C bench cache
+	cd bench && go run ./cmd/cachebench
 
 bench-proxy: ## server CPU per handshake and request, against other proxies
-	$(MAKE) -C bench proxy
+	cd bench && go run ./cmd/proxybench
 
 vuln: ## known vulnerabilities that the code reaches
 	$(TOOL) govulncheck ./...
