@@ -187,6 +187,7 @@ func TestProxyHeaderDeadline(t *testing.T) {
 				if took := time.Since(began); took != 3*time.Second {
 					t.Errorf("closed after %v; want 3 s", took)
 				}
+				synctest.Wait()
 				if got := r.observer.reasons(); len(got) != 1 || got[0] != ReasonTimeout {
 					t.Errorf("reasons %q", got)
 				}

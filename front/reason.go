@@ -118,6 +118,7 @@ func reasonOfWords(text string) Reason {
 		{"no mutually supported", ReasonNoSharedCipher},
 		{"no supported elliptic curves", ReasonNoSharedCipher},
 		{"peer doesn't support any of the certificate's signature algorithms", ReasonNoSharedCipher},
+		{"peer doesn't support the certificate custom signature algorithms", ReasonNoSharedCipher},
 		{"client requested unsupported application protocols", ReasonNoSharedALPN},
 		{"no certificates configured", ReasonNoCertificate},
 		{"client didn't provide a certificate", ReasonCertMissing},

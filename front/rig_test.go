@@ -114,6 +114,9 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	}
 	r.certs.set("", o.cert)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if _, many := t.(*testing.F); many {
+		log = slog.New(slog.DiscardHandler)
+	}
 	o.sessions.Logger = log
 	var err error
 	if r.sessions, err = session.New(o.sessions); err != nil {
