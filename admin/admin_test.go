@@ -192,7 +192,7 @@ func TestForeignHosts(t *testing.T) {
 	}
 	f := &fake{}
 	for _, path := range []string{"/api/reload", "/api/quit", "/api/sessions/revoke"} {
-		if w := do(f.handler(t), request("POST", path, `{"all":true}`, "Host", "evil.example", "Content-Type", "application/json")); w.Code != 421 {
+		if w := do(f.handler(t), request("POST", path, `{"kind":"all"}`, "Host", "evil.example", "Content-Type", "application/json")); w.Code != 421 {
 			t.Errorf("%s = %d", path, w.Code)
 		}
 	}
@@ -223,7 +223,7 @@ func TestCrossOriginWrites(t *testing.T) {
 			want := map[bool][]int{true: {200, 202, 200}, false: {403, 403, 403}}[test.allowed]
 			form := append([]string{"Content-Type", "application/x-www-form-urlencoded"}, test.header...)
 			for i, path := range []string{"/api/reload", "/api/quit", "/api/sessions/revoke"} {
-				if w := do(h, request("POST", path, "all=true", form...)); w.Code != want[i] {
+				if w := do(h, request("POST", path, "kind=all", form...)); w.Code != want[i] {
 					t.Errorf("%s = %d; want %d", path, w.Code, want[i])
 				}
 			}
@@ -317,14 +317,13 @@ func TestRevoke(t *testing.T) {
 		name, contentType, body string
 		want                    session.Subject
 	}{
-		{"all", js, `{"all": true}`, session.Subject{Kind: session.KindAll}},
-		{"all by form", form, "all=true", session.Subject{Kind: session.KindAll}},
-		{"all by short form", form, "all=1", session.Subject{Kind: session.KindAll}},
-		{"site", js, `{"site":"shop"}`, session.Subject{Kind: session.KindSite, Value: "shop"}},
-		{"site by form", form, "site=shop", session.Subject{Kind: session.KindSite, Value: "shop"}},
-		{"name", js, `{"sni":"App.Example.com."}`, session.Subject{Kind: session.KindServerName, Value: "App.Example.com."}},
-		{"certificate", js, `{"issuer":"CN=Test CA,O=Example","serial":"0A:ff"}`, certificate},
-		{"certificate by form", form, "serial=0A%3aff&issuer=CN%3DTest+CA%2CO%3DExample", certificate},
+		{"all", js, `{"kind": "all"}`, session.Subject{Kind: session.KindAll}},
+		{"all by form", form, "kind=all", session.Subject{Kind: session.KindAll}},
+		{"site", js, `{"kind":"site","value":"shop"}`, session.Subject{Kind: session.KindSite, Value: "shop"}},
+		{"site by form", form, "value=shop&kind=site", session.Subject{Kind: session.KindSite, Value: "shop"}},
+		{"name", js, `{"kind":"sni","value":"App.Example.com."}`, session.Subject{Kind: session.KindServerName, Value: "App.Example.com."}},
+		{"certificate", js, `{"kind":"certificate","issuer":"CN=Test CA,O=Example","serial":"0A:ff"}`, certificate},
+		{"certificate by form", form, "kind=certificate&serial=0A%3aff&issuer=CN%3DTest+CA%2CO%3DExample", certificate},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -348,38 +347,40 @@ func TestRevokeRefusesWhatIsNotClear(t *testing.T) {
 		code                    int
 		want                    string
 	}{
-		{"nothing", js, "", 400, "exactly one of"},
-		{"nothing in it", js, "{}", 400, "exactly one of"},
-		{"empty form", form, "", 400, "exactly one of"},
-		{"unknown word", js, `{"sites":"shop"}`, 400, `unknown field \"sites\"`},
-		{"unknown word beside a known one", js, `{"all":true,"dry_run":true}`, 400, `unknown field \"dry_run\"`},
-		{"unknown word in a form", form, "site=shop&confirm=yes", 400, `unknown field \"confirm\"`},
-		{"another case", js, `{"All":true}`, 400, `unknown field \"All\"`},
-		{"twice", js, `{"site":"shop","site":"app"}`, 400, "given twice"},
-		{"twice in a form", form, "site=shop&site=app", 400, "given twice"},
-		{"two at once", js, `{"site":"shop","sni":"a.test"}`, 400, "exactly one of"},
-		{"all and one", js, `{"all":true,"site":"shop"}`, 400, "exactly one of"},
-		{"not all", js, `{"all":false}`, 400, `\"all\": must be true`},
-		{"all as a string", js, `{"all":"true"}`, 400, `\"all\": must be true`},
-		{"not all in a form", form, "all=no", 400, `\"all\": must be true`},
-		{"number", js, `{"site":7}`, 400, `\"site\": must be a string`},
-		{"null", js, `{"site":null}`, 400, "must be a string"},
-		{"list", js, `{"site":["shop"]}`, 400, "must be a string"},
-		{"empty value", js, `{"sni":" "}`, 400, `\"sni\" is empty`},
-		{"serial alone", js, `{"serial":"01"}`, 400, "belong together"},
-		{"issuer alone", js, `{"issuer":"CN=x"}`, 400, "belong together"},
-		{"serial no number", js, `{"issuer":"CN=x","serial":"12 34"}`, 400, "not hexadecimal"},
-		{"serial of colons", js, `{"issuer":"CN=x","serial":"::"}`, 400, "not hexadecimal"},
-		{"unknown site", js, `{"site":"shpo"}`, 400, `site \"shpo\" is unknown; known are app, shop`},
-		{"no JSON", js, `site=shop`, 400, "not a JSON object"},
-		{"JSON list", js, `[{"all":true}]`, 400, "not a JSON object"},
-		{"cut off", js, `{"all":true`, 400, "not JSON"},
-		{"more after it", js, `{"all":true}{"all":true}`, 400, "goes on after"},
-		{"bad escape in a form", form, "site=%zz", 400, "not a form"},
-		{"no type", "", `{"all":true}`, 415, "application/json"},
-		{"other type", "text/plain", `{"all":true}`, 415, "application/json"},
+		{"nothing", js, "", 400, "say what to revoke"},
+		{"nothing in it", js, "{}", 400, "say what to revoke"},
+		{"empty form", form, "", 400, "say what to revoke"},
+		{"no kind", js, `{"value":"shop"}`, 400, "say what to revoke"},
+		{"unknown kind", js, `{"kind":"everything"}`, 400, `unknown kind \"everything\"`},
+		{"kind in another case", js, `{"kind":"ALL"}`, 400, `unknown kind \"ALL\"`},
+		{"unknown word", js, `{"kind":"site","name":"shop"}`, 400, `unknown field \"name\"`},
+		{"unknown word beside a full request", js, `{"kind":"all","dry_run":true}`, 400, `unknown field \"dry_run\"`},
+		{"unknown word in a form", form, "kind=all&confirm=yes", 400, `unknown field \"confirm\"`},
+		{"another case", js, `{"Kind":"all"}`, 400, `unknown field \"Kind\"`},
+		{"twice", js, `{"kind":"site","value":"shop","value":"app"}`, 400, "given twice"},
+		{"twice in a form", form, "kind=site&value=shop&value=app", 400, "given twice"},
+		{"all of one site", js, `{"kind":"all","value":"shop"}`, 400, `kind \"all\" goes without \"value\"`},
+		{"site of a certificate", js, `{"kind":"site","value":"shop","serial":"01"}`, 400, `kind \"site\" goes without \"serial\"`},
+		{"no value", js, `{"kind":"site"}`, 400, `kind \"site\" needs \"value\"`},
+		{"number", js, `{"kind":"site","value":7}`, 400, `\"value\": must be a string`},
+		{"true", js, `{"kind":true}`, 400, `\"kind\": must be a string`},
+		{"null", js, `{"kind":"site","value":null}`, 400, "must be a string"},
+		{"list", js, `{"kind":"site","value":["shop"]}`, 400, "must be a string"},
+		{"empty value", js, `{"kind":"sni","value":" "}`, 400, `\"value\" is empty`},
+		{"serial alone", js, `{"kind":"certificate","serial":"01"}`, 400, `kind \"certificate\" needs \"issuer\"`},
+		{"issuer alone", js, `{"kind":"certificate","issuer":"CN=x"}`, 400, `kind \"certificate\" needs \"serial\"`},
+		{"serial no number", js, `{"kind":"certificate","issuer":"CN=x","serial":"12 34"}`, 400, "not hexadecimal"},
+		{"serial of colons", js, `{"kind":"certificate","issuer":"CN=x","serial":"::"}`, 400, "not hexadecimal"},
+		{"unknown site", js, `{"kind":"site","value":"shpo"}`, 400, `site \"shpo\" is unknown; known are app, shop`},
+		{"no JSON", js, `kind=all`, 400, "not a JSON object"},
+		{"JSON list", js, `[{"kind":"all"}]`, 400, "not a JSON object"},
+		{"cut off", js, `{"kind":"all"`, 400, "not JSON"},
+		{"more after it", js, `{"kind":"all"}{"kind":"all"}`, 400, "goes on after"},
+		{"bad escape in a form", form, "value=%zz", 400, "not a form"},
+		{"no type", "", `{"kind":"all"}`, 415, "application/json"},
+		{"other type", "text/plain", `{"kind":"all"}`, 415, "application/json"},
 		{"multipart", "multipart/form-data; boundary=x", "--x--", 415, "application/json"},
-		{"large", js, `{"site":"` + strings.Repeat("x", maxBody) + `"}`, 413, "larger than 65536 bytes"},
+		{"large", js, `{"value":"` + strings.Repeat("x", maxBody) + `"}`, 413, "larger than 65536 bytes"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -391,7 +392,7 @@ func TestRevokeRefusesWhatIsNotClear(t *testing.T) {
 		})
 	}
 	f := &fake{}
-	if w := do(f.handler(t), request("POST", "/api/sessions/revoke?all=true", `{"site":"shop"}`, "Content-Type", js)); w.Code != 400 || len(f.revoked) != 0 {
+	if w := do(f.handler(t), request("POST", "/api/sessions/revoke?kind=all", `{"kind":"site","value":"shop"}`, "Content-Type", js)); w.Code != 400 || len(f.revoked) != 0 {
 		t.Errorf("a query beside the body: %d %s", w.Code, w.Body)
 	}
 }
@@ -408,7 +409,7 @@ func TestRevokeOutcomes(t *testing.T) {
 	}
 	for _, test := range tests {
 		f := &fake{revokeErr: test.err}
-		w := do(f.handler(t), request("POST", "/api/sessions/revoke", "all=true", "Content-Type", "application/x-www-form-urlencoded"))
+		w := do(f.handler(t), request("POST", "/api/sessions/revoke", "kind=all", "Content-Type", "application/x-www-form-urlencoded"))
 		if w.Code != test.code || !strings.Contains(w.Body.String(), test.want) {
 			t.Errorf("%v: %d %s; want %d, %s", test.err, w.Code, w.Body, test.code, test.want)
 		}
@@ -464,7 +465,7 @@ func TestStatusFields(t *testing.T) {
 }
 
 func FuzzRevoke(f *testing.F) {
-	for _, body := range []string{`{"all":true}`, `{"site":"shop"}`, `{"issuer":"CN=x","serial":"0a"}`, "all=1", "sni=a.test", `{"a":{"b":[`, "site=%"} {
+	for _, body := range []string{`{"kind":"all"}`, `{"kind":"site","value":"shop"}`, `{"kind":"certificate","issuer":"CN=x","serial":"0a"}`, "kind=all", "kind=sni&value=a.test", `{"a":{"b":[`, "value=%"} {
 		f.Add(body, true)
 		f.Add(body, false)
 	}

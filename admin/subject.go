@@ -17,11 +17,12 @@ import (
 
 var (
 	errContentType = errors.New("send application/json or application/x-www-form-urlencoded")
-	errWhat        = errors.New(`say what to revoke: exactly one of {"all":true}, {"site":"NAME"}, {"sni":"NAME"} or {"issuer":"NAME","serial":"HEX"}`)
+	errWhat        = errors.New(`say what to revoke, by one of {"kind":"all"}, {"kind":"site","value":"NAME"}, ` +
+		`{"kind":"sni","value":"NAME"} and {"kind":"certificate","issuer":"NAME","serial":"HEX"}`)
 )
 
-// fields are the words of a revocation request and what each needs beside it.
-var fields = []string{"all", "site", "sni", "issuer", "serial"}
+// fields are the words of a revocation request: those of [session.Subject].
+var fields = []string{"kind", "value", "issuer", "serial"}
 
 // parseSubject reads the body of a revocation request, JSON or a form, with
 // the same words in both. It is strict: a word too many, twice or misspelled
@@ -57,9 +58,9 @@ func parseSubject(r *http.Request) (session.Subject, error) {
 	return subjectOf(words)
 }
 
-// parseObject reads one flat JSON object of strings and true. It goes by
-// tokens because encoding/json would take a name that comes twice, or in
-// another case, without a word.
+// parseObject reads one flat JSON object of strings. It goes by tokens because
+// encoding/json would take a name that comes twice, or in another case,
+// without a word.
 func parseObject(body []byte) (map[string]string, error) {
 	dec := json.NewDecoder(strings.NewReader(string(body)))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -77,17 +78,8 @@ func parseObject(body []byte) (map[string]string, error) {
 		}
 		name := key.(string) // inside an object, between values, it is one
 		text, isText := value.(string)
-		switch {
-		case !slices.Contains(fields, name):
-			// addWord says so; what its value is does not matter.
-		case value == true && name == "all":
-			text = "true"
-		case !isText || name == "all":
-			want := "a string"
-			if name == "all" {
-				want = "true"
-			}
-			return nil, fmt.Errorf("%q: must be %s", name, want)
+		if !isText && slices.Contains(fields, name) {
+			return nil, fmt.Errorf("%q: must be a string", name)
 		}
 		if err := addWord(words, name, text); err != nil {
 			return nil, err
@@ -125,9 +117,6 @@ func addWord(words map[string]string, name, value string) error {
 	if _, twice := words[name]; twice {
 		return fmt.Errorf("%q is given twice", name)
 	}
-	if name == "all" && value != "true" && value != "1" {
-		return fmt.Errorf("%q: must be true", name)
-	}
 	if strings.TrimSpace(value) == "" {
 		return fmt.Errorf("%q is empty", name)
 	}
@@ -135,29 +124,35 @@ func addWord(words map[string]string, name, value string) error {
 	return nil
 }
 
-// subjectOf accepts exactly one way to say what to revoke.
+// subjectOf accepts the words that belong to the kind, all of them and no
+// others.
 func subjectOf(words map[string]string) (session.Subject, error) {
-	_, all := words["all"]
-	_, site := words["site"]
-	_, sni := words["sni"]
-	_, issuer := words["issuer"]
-	_, serial := words["serial"]
-	switch {
-	case issuer != serial:
-		return session.Subject{}, errors.New(`"issuer" and "serial" belong together: a serial number is unique for one issuer only`)
-	case all && len(words) == 1:
-		return session.Subject{Kind: session.KindAll}, nil
-	case site && len(words) == 1:
-		return session.Subject{Kind: session.KindSite, Value: words["site"]}, nil
-	case sni && len(words) == 1:
-		return session.Subject{Kind: session.KindServerName, Value: words["sni"]}, nil
-	case issuer && serial && len(words) == 2:
-		if !isHex(words["serial"]) {
-			return session.Subject{}, fmt.Errorf("serial %q is not hexadecimal", words["serial"])
-		}
-		return session.Subject{Kind: session.KindCertificate, Issuer: words["issuer"], Serial: words["serial"]}, nil
+	s := session.Subject{Kind: session.Kind(words["kind"]), Value: words["value"], Issuer: words["issuer"], Serial: words["serial"]}
+	var needs []string
+	switch s.Kind {
+	case session.KindAll:
+	case session.KindSite, session.KindServerName:
+		needs = []string{"value"}
+	case session.KindCertificate:
+		needs = []string{"issuer", "serial"}
+	case "":
+		return session.Subject{}, errWhat
+	default:
+		return session.Subject{}, fmt.Errorf("unknown kind %q: %w", s.Kind, errWhat)
 	}
-	return session.Subject{}, errWhat
+	for _, name := range fields[1:] {
+		_, there := words[name]
+		switch needed := slices.Contains(needs, name); {
+		case needed && !there:
+			return session.Subject{}, fmt.Errorf("kind %q needs %q", s.Kind, name)
+		case !needed && there:
+			return session.Subject{}, fmt.Errorf("kind %q goes without %q", s.Kind, name)
+		}
+	}
+	if s.Kind == session.KindCertificate && !isHex(s.Serial) {
+		return session.Subject{}, fmt.Errorf("serial %q is not hexadecimal", s.Serial)
+	}
+	return s, nil
 }
 
 // isHex accepts hexadecimal as OpenSSL prints it, with or without colons.
