@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"math/big"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 // verifier makes a clientauth.Verifier of options.
 func verifier(t testing.TB, o clientauth.Options) *clientauth.Verifier {
 	t.Helper()
+	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	v, err := clientauth.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -113,10 +113,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 		o.cert = newServer(t, r.ca, newKey(t), "app.example", "*.example", "other.test", "*.other.test")
 	}
 	r.certs.set("", o.cert)
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if _, many := t.(*testing.F); many {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := testLog(t)
 	o.sessions.Logger = log
 	var err error
 	if r.sessions, err = session.New(o.sessions); err != nil {
@@ -139,6 +136,13 @@ func newRig(t testing.TB, o rigOptions) *rig {
 		t.Cleanup(func() { r.stop() })
 	}
 	return r
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	if _, many := t.(*testing.T); !many {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // start runs the front and a server that answers with what it knows of the
