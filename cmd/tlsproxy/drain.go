@@ -91,5 +91,7 @@ func (p *program) finish() {
 
 // close gives up what was opened when a start fails half way.
 func (p *program) close() {
-	p.shared.close()
+	if p.shared != nil {
+		p.shared.Close()
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/store"
 )
 
 // program is what lives from start to exit: caches, listeners and everything
@@ -36,7 +37,7 @@ type program struct {
 	stapler *ocsp.Stapler // nil: stapling is off
 	checker *ocsp.ClientChecker
 	resumer *session.Resumer
-	shared  *sharedStore // nil: no store is configured
+	shared  *store.Store // nil: no store is configured
 	front   *front.Front
 	web     *webServer
 	plain   *plainServer // redirects and ACME HTTP-01
@@ -81,7 +82,7 @@ func (p *program) buildCerts(cfg *config.Config) error {
 		Prepare: p.prepare, Release: p.release,
 	}
 	if p.shared != nil {
-		options.Storage = p.shared.certmagic()
+		options.Storage = p.shared.Certificates()
 	}
 	store, err := certs.New(options)
 	p.certs = store
@@ -103,7 +104,7 @@ func (p *program) buildStapler(cfg *config.Config) error {
 		OnRevoked: p.onRevoked, Logger: p.log,
 	}
 	if p.shared != nil {
-		options.Store = p.shared.ocsp()
+		options.Store = p.shared.Staples()
 	}
 	p.stapler, err = ocsp.New(options)
 	return cfg.At("ocsp", err)
@@ -124,10 +125,10 @@ func (p *program) buildChecker(cfg *config.Config) error {
 func (p *program) buildResumer(cfg *config.Config) error {
 	options := session.Options{
 		Limits: sessionLimits(cfg.Sessions), MaxBytes: int64(cfg.Sessions.MaxBytes),
-		StateDir: cfg.StateDir, StoreTimeout: cfg.Store.Timeout, Logger: p.log,
+		StateDir: cfg.StateDir, StoreTimeout: cfg.Store.Timeout, StoreQueue: cfg.Store.Queue, Logger: p.log,
 	}
 	if p.shared != nil {
-		options.Store = p.shared.sessions()
+		options.Store = p.shared.Sessions()
 	}
 	resumer, err := session.New(options)
 	p.resumer = resumer

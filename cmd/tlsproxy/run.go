@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -69,13 +70,18 @@ func (p *program) background() []func(context.Context) error {
 		runs = append(runs, p.stapler.Run)
 	}
 	if p.shared != nil {
-		runs = append(runs, p.shared.run)
+		runs = append(runs, p.shared.Run)
 	}
 	return runs
 }
 
-// await serves signals until it is time to drain.
+// await serves signals until it is time to drain. A reload that runs then is
+// cut short.
 func (p *program) await(work context.Context, signals <-chan os.Signal) {
+	reload, cut := context.WithCancel(work)
+	var reloads sync.WaitGroup
+	defer reloads.Wait()
+	defer cut()
 	for {
 		select {
 		case <-work.Done():
@@ -88,7 +94,7 @@ func (p *program) await(work context.Context, signals <-chan os.Signal) {
 				p.log.Info("shutting down", "cause", fmt.Sprint(s))
 				return
 			}
-			p.reload(work) //nolint:errcheck // It is logged, counted and shown there.
+			reloads.Go(func() { p.reload(reload) }) //nolint:errcheck // It is logged, counted and shown there.
 		}
 	}
 }

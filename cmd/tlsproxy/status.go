@@ -103,7 +103,7 @@ func (p *program) status() admin.Status {
 			adminCache("client_ocsp", p.clientOCSP()),
 		},
 		Upstreams: p.upstreams(),
-		Store:     p.shared.status(),
+		Store:     p.storeStatus(),
 	}
 }
 

@@ -1,23 +1,52 @@
 package main
 
 import (
-	"context"
-
-	"github.com/caddyserver/certmagic"
-
 	"github.com/tlsproxy/tlsproxy/admin"
 	"github.com/tlsproxy/tlsproxy/config"
-	"github.com/tlsproxy/tlsproxy/ocsp"
-	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/store"
 )
 
-// sharedStore is what replicas share; nil: nothing is.
-type sharedStore struct{}
+// buildStore connects the parts to what replicas share, where a store is
+// configured. It contacts nothing.
+func (p *program) buildStore(cfg *config.Config) error {
+	redis := cfg.Store.Redis
+	if redis == nil {
+		return nil
+	}
+	options := store.Options{
+		Mode: store.Mode(redis.Mode), Addresses: redis.Addresses, MasterName: redis.MasterName,
+		Username: redis.Username, PasswordFile: redis.PasswordFile,
+		SentinelUsername: redis.SentinelUsername, SentinelPasswordFile: redis.SentinelPasswordFile,
+		DB: redis.DB, Prefix: redis.Prefix, KeyFile: cfg.Store.KeyFile, Timeout: cfg.Store.Timeout, Logger: p.log,
+	}
+	if redis.TLS != nil {
+		client, err := clientTLS(cfg, "store.redis.tls", redis.TLS)
+		if err != nil {
+			return err
+		}
+		options.TLS = client
+	}
+	shared, err := store.New(options)
+	if err != nil {
+		return cfg.At("store", err)
+	}
+	p.shared = shared
+	return nil
+}
 
-func (p *program) buildStore(cfg *config.Config) error { return nil }
-func (s *sharedStore) certmagic() certmagic.Storage    { return nil }
-func (s *sharedStore) ocsp() ocsp.Store                { return nil }
-func (s *sharedStore) sessions() session.Store         { return nil }
-func (s *sharedStore) run(ctx context.Context) error   { return nil }
-func (s *sharedStore) status() *admin.Store            { return nil }
-func (s *sharedStore) close()                          {}
+// storeStatus sums up the servers of the store; nil where nothing is shared.
+func (p *program) storeStatus() *admin.Store {
+	if p.shared == nil {
+		return nil
+	}
+	sum := &admin.Store{Up: true, State: "closed"}
+	for _, server := range p.shared.Status().Servers {
+		if server.Since.After(sum.Since) {
+			sum.Since = server.Since
+		}
+		if !server.Up {
+			sum.Up, sum.State, sum.LastError = false, "open", server.LastError
+		}
+	}
+	return sum
+}
