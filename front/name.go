@@ -2,6 +2,7 @@ package front
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -31,6 +32,9 @@ func CanonicalName(name string) (string, bool) {
 		}
 	}
 	if !ascii {
+		if !utf8.ValidString(name) {
+			return "", false
+		}
 		converted, err := idna.Lookup.ToASCII(name)
 		if err != nil || len(converted) > maxName {
 			return "", false
