@@ -174,6 +174,24 @@ func TestSingleUseWhenTakeFails(t *testing.T) {
 	})
 }
 
+// With single use, a session that may have reached the store is not put again:
+// it might have been used up meanwhile.
+func TestSingleUseIsPutOnce(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		for _, window := range []time.Duration{0, SingleUse} {
+			a, _, s := fleet(t, Options{Limits: Limits{ReuseWindow: window}})
+			s.set(failing)
+			a.full(t, client(version, "a.test"))
+			synctest.Wait()
+			s.set(nil)
+			time.Sleep(time.Minute)
+			if got, want := s.live() == 1, window == 0; got != want {
+				t.Errorf("window %v: put again: %v", window, got)
+			}
+		}
+	})
+}
+
 // Whatever the store does, the handshake succeeds, and waits for it once.
 func TestStoreTroubles(t *testing.T) {
 	troubles := []struct {
@@ -308,7 +326,8 @@ func TestWriteBehindIsBounded(t *testing.T) {
 		s.set(failing)
 		p.run(t)
 		id := newID(0)
-		for range laneChanges + 200 {
+		limit := p.r.queue.perLane
+		for range limit + 200 {
 			p.r.queue.put(id, []byte("value"), time.Hour)
 		}
 		if n := p.r.Stats().StoreDropped; n == 0 || n > 200 {
@@ -316,7 +335,7 @@ func TestWriteBehindIsBounded(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		st := p.r.Stats()
-		if st.StoreQueued != 0 || st.StoreFailed+st.StoreDropped != laneChanges+200 {
+		if st.StoreQueued != 0 || st.StoreFailed+st.StoreDropped != uint64(limit)+200 {
 			t.Errorf("%d queued, %d failed, %d dropped", st.StoreQueued, st.StoreFailed, st.StoreDropped)
 		}
 	})
@@ -327,7 +346,7 @@ func TestWriteBehindIsBounded(t *testing.T) {
 func TestWriteBehindOrderAndDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
-		p := newProxy(t, Options{Store: s})
+		p := newProxy(t, Options{Store: s, StoreQueue: 1 << 16})
 		ids := make([]ID, 100)
 		for i := range ids {
 			ids[i] = newID(0)

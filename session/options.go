@@ -15,6 +15,7 @@ const (
 	DefaultReuseWindow        = 10 * time.Second
 	DefaultClientShare        = 0.25
 	DefaultStoreTimeout       = 50 * time.Millisecond
+	DefaultStoreQueue         = 4096
 )
 
 // Values of [Limits.ReuseWindow] beside durations.
@@ -68,6 +69,10 @@ type Options struct {
 	// StoreTimeout is the most that one handshake waits for the Store, all
 	// its calls together. 0: DefaultStoreTimeout.
 	StoreTimeout time.Duration
+
+	// StoreQueue is how many changes may wait behind the handshakes for the
+	// Store; more are dropped and counted. 0: DefaultStoreQueue.
+	StoreQueue int
 
 	// Logger gets changes of state, never a line per miss. nil: slog.Default().
 	Logger *slog.Logger

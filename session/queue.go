@@ -9,7 +9,6 @@ import (
 
 const (
 	queueLanes   = 8
-	laneChanges  = 4096    // changes waiting in one lane
 	laneBytes    = 4 << 20 // bytes of values waiting in one lane
 	batchChanges = 64      // changes written at once
 
@@ -27,6 +26,7 @@ const (
 // the store costs its client a full handshake elsewhere.
 type queue struct {
 	lanes   [queueLanes]lane
+	perLane int
 	dropped atomic.Uint64
 	failed  atomic.Uint64
 }
@@ -38,6 +38,10 @@ type lane struct {
 	wake    chan struct{}
 }
 
+// writer makes changes in the store. again tells that the same ones were tried
+// before, with an unknown outcome.
+type writer func(ctx context.Context, changes []Change, again bool) error
+
 // queued is a Change whose life is still counted from when it was made.
 type queued struct {
 	id    ID
@@ -45,8 +49,9 @@ type queued struct {
 	end   time.Time
 }
 
-func newQueue() *queue {
-	q := new(queue)
+// newQueue returns a queue for about size changes.
+func newQueue(size int) *queue {
+	q := &queue{perLane: max(1, size/queueLanes)}
 	for i := range q.lanes {
 		q.lanes[i].wake = make(chan struct{}, 1)
 	}
@@ -58,7 +63,7 @@ func newQueue() *queue {
 func (q *queue) put(id ID, value []byte, life time.Duration) {
 	l := &q.lanes[id[len(id)-1]%queueLanes]
 	l.mu.Lock()
-	if len(l.waiting) >= laneChanges || l.bytes+len(value) > laneBytes {
+	if len(l.waiting) >= q.perLane || l.bytes+len(value) > laneBytes {
 		l.mu.Unlock()
 		clear(value)
 		q.dropped.Add(1)
@@ -86,7 +91,7 @@ func (q *queue) len() (n int) {
 
 // run writes every lane through write until ctx ends, and then what is left
 // for at most drainTime.
-func (q *queue) run(ctx context.Context, write func(context.Context, []Change) error) {
+func (q *queue) run(ctx context.Context, write writer) {
 	var wg sync.WaitGroup
 	for i := range q.lanes {
 		wg.Go(func() { q.runLane(ctx, &q.lanes[i], write) })
@@ -94,7 +99,7 @@ func (q *queue) run(ctx context.Context, write func(context.Context, []Change) e
 	wg.Wait()
 }
 
-func (q *queue) runLane(ctx context.Context, l *lane, write func(context.Context, []Change) error) {
+func (q *queue) runLane(ctx context.Context, l *lane, write writer) {
 	for ctx.Err() == nil {
 		batch := l.take()
 		if len(batch) == 0 {
@@ -114,10 +119,10 @@ func (q *queue) runLane(ctx context.Context, l *lane, write func(context.Context
 }
 
 // writeBatch writes changes in order, trying again for a while, and wipes them.
-func (q *queue) writeBatch(ctx context.Context, batch []queued, write func(context.Context, []Change) error) {
+func (q *queue) writeBatch(ctx context.Context, batch []queued, write writer) {
 	backoff := writeBackoff
 	for try := 0; ; try++ {
-		err := write(ctx, changesAt(batch, time.Now()))
+		err := write(ctx, changesAt(batch, time.Now()), try > 0)
 		if err == nil {
 			break
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,11 +66,14 @@ func New(o Options) (*Resumer, error) {
 		shares: newShares(), maxBytes: o.maxBytes(),
 		journal: journal{dir: o.StateDir},
 		store:   o.Store, storeTimeout: o.StoreTimeout,
-		guard: newGuard(), queue: newQueue(), unshared: make(chan struct{}, 1),
+		guard: newGuard(), queue: newQueue(cmp.Or(o.StoreQueue, DefaultStoreQueue)), unshared: make(chan struct{}, 1),
 	}
 	r.counters.prepare()
 	if r.log == nil {
 		r.log = slog.Default()
+	}
+	if o.StoreQueue < 0 {
+		return nil, fmt.Errorf("session: store queue %d is negative", o.StoreQueue)
 	}
 	if r.storeTimeout < 0 {
 		return nil, fmt.Errorf("session: store timeout %v is negative", o.StoreTimeout)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,7 +25,7 @@ func stuff(t testing.TB, p *proxy, addr string, n int) {
 	}
 }
 
-// One client that makes 100,000 full handshakes and never resumes does not
+// One client that makes 100,000 full handshakes (10,000 under the race detector) and never resumes does not
 // cost the others their sessions, from IPv4 nor from all of an IPv6 /64.
 func TestOneClientDoesNotPushOthersOut(t *testing.T) {
 	for _, flood := range []string{"198.51.100.7", "2001:db8:1:2::%d"} {
@@ -38,15 +39,15 @@ func TestOneClientDoesNotPushOthersOut(t *testing.T) {
 			}
 			for i := range 100 {
 				addr := flood
-				if i := fmt.Sprintf(flood, i); addr[0] == '2' {
-					addr = i
+				if strings.Contains(flood, "%d") {
+					addr = fmt.Sprintf(flood, i)
 				}
-				stuff(t, p, addr, 1000)
+				stuff(t, p, addr, flooding/100)
 			}
 			if n, limit := p.r.cache.Len(), 2000/4+len(clients); n != limit {
 				t.Errorf("%d sessions are held, want %d: the share and the others'", n, limit)
 			}
-			if n := p.r.Stats().ShareLimited; n != 100_000-500 {
+			if n := p.r.Stats().ShareLimited; n != flooding-500 {
 				t.Errorf("%d sessions went for the share", n)
 			}
 			for i, c := range clients {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -40,8 +41,12 @@ func (r *Resumer) take(id ID, budget time.Duration) (bool, error) {
 	return <-got, nil
 }
 
-// writeStore makes changes in the store.
-func (r *Resumer) writeStore(ctx context.Context, changes []Change) error {
+// writeStore makes changes in the store. With SingleUse a session is put once
+// only: it may have arrived, though the answer did not, and been used up since.
+func (r *Resumer) writeStore(ctx context.Context, changes []Change, again bool) error {
+	if again && r.limits.Load().reuse == SingleUse {
+		changes = slices.DeleteFunc(changes, func(c Change) bool { return c.Value != nil })
+	}
 	if len(changes) == 0 {
 		return nil
 	}
