@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,12 @@ import (
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if address := os.Getenv(childEnv); address != "" {
+		os.Exit(activationChild(address))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	listenAddr = "192.0.2.1:443"
