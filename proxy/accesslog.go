@@ -71,7 +71,10 @@ func NewAccessLog(opts AccessLogOptions) (*AccessLog, error) {
 	}
 	l := &AccessLog{opts: opts, full: make(chan struct{}, 1), out: opts.Writer}
 	if opts.Path != "" {
-		return l, l.open()
+		if err := l.open(); err != nil {
+			return nil, err
+		}
+		return l, nil
 	}
 	if l.out == nil {
 		l.out = os.Stdout

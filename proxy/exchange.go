@@ -20,6 +20,7 @@ import (
 // its way through httputil, and the response writer that httputil writes to.
 type exchange struct {
 	context.Context
+	cancel  context.CancelFunc // makes httputil let go of the backend; nil unless an upgrade is asked for
 	handler *Handler
 	rw      http.ResponseWriter
 	request *http.Request
@@ -143,8 +144,7 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		conn.Close()
 		return nil, nil, err
 	}
-	opts := ex.handler.opts
-	up, err := newUpgradedConn(conn, buf.Reader, opts.Upgrades, opts.UpgradeIdleTimeout)
+	up, err := newUpgradedConn(conn, buf.Reader, ex.handler.opts, ex.cancel)
 	if err != nil {
 		ex.wrote = true // there is no connection to answer on
 		return nil, nil, err
@@ -166,6 +166,10 @@ func (ex *exchange) fail(err error) {
 		return
 	}
 	status, text := statusOf(ex.Context, err)
+	clear(ex.Header())
+	if ex.request.ProtoMajor == 1 && (status == http.StatusBadRequest || ex.body.unread()) {
+		ex.Header().Set("Connection", "close")
+	}
 	writeError(ex, status, text, ex.record.RequestID)
 }
 
@@ -175,7 +179,7 @@ func (ex *exchange) finish() {
 		ex.record.Aborted = true
 		ex.record.Err = cmp.Or(ex.record.Err, ex.cause())
 	}
-	ex.body.finish()
+	ex.body.finish(ex.rw)
 	if ex.upgraded != nil {
 		ex.upgraded.Close()
 	} else {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -136,7 +137,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ex.done = true
 		return
 	}
-	stripUpgrade(r)
+	if stripUpgrade(r); r.Header["Upgrade"] != nil {
+		ex.Context, ex.cancel = context.WithCancel(ex.Context)
+		defer ex.cancel()
+	}
 	out := r.WithContext(ex)
 	ex.takeBody(out)
 	h.forward.ServeHTTP(ex, out)
@@ -208,6 +212,9 @@ func modifyResponse(res *http.Response) error {
 	ex := exchangeOf(res.Request)
 	if ex.site.hsts != nil && ex.conn.TLS && res.Header["Strict-Transport-Security"] == nil {
 		res.Header["Strict-Transport-Security"] = ex.site.hsts
+	}
+	if len(res.Trailer) > 0 && ex.request.ProtoMajor == 1 {
+		delete(res.Header, "Content-Length") // HTTP/1 has trailers after chunks only
 	}
 	ex.site.response.apply(res.Header)
 	return nil

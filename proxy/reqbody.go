@@ -104,17 +104,38 @@ func (b *requestBody) responding() {
 	}
 }
 
-// finish bounds what the server still reads of the body after the handler.
-func (b *requestBody) finish() {
+// finish bounds what the server still reads of the body after the handler, and
+// makes it close the connection if there is something left to read: in full-duplex
+// mode it would take the rest of a body that comes late for the next request.
+func (b *requestBody) finish(rw http.ResponseWriter) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answered, b.finished = true, true
-	if !b.ended {
+	if !b.ended || b.err != nil {
 		b.setDeadline(time.Now().Add(drainTimeout))
+		closeAfterReply(rw)
 	}
+}
+
+// closeAfterReply makes an HTTP/1 server close the connection after the response,
+// even if the headers are sent already. The way there is the one that the standard
+// library has for bodies over their limit.
+func closeAfterReply(rw http.ResponseWriter) {
+	overLimit := http.MaxBytesReader(rw, io.NopCloser(strings.NewReader("x")), 0)
+	_, _ = overLimit.Read(make([]byte, 1))
+}
+
+// unread reports whether there may be something left to read.
+func (b *requestBody) unread() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.ended || b.err != nil
 }
 
 // failure returns why the client's body could not be read, nil if it could.

@@ -74,14 +74,10 @@ func isBadRequest(err error) bool {
 // writeError answers with a status, a sentence and the ID to ask an operator about.
 func writeError(w http.ResponseWriter, status int, text, requestID string) {
 	h := w.Header()
-	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	switch status {
-	case http.StatusBadRequest:
-		h.Set("Connection", "close")
-	case http.StatusMethodNotAllowed:
+	if status == http.StatusMethodNotAllowed {
 		h.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
 	w.WriteHeader(status)

@@ -102,6 +102,7 @@ type upgradedConn struct {
 	early    *bufio.Reader // bytes that the client sent before the switch; nil when read
 	upgrades *Upgrades
 	idle     time.Duration // zero or less: no bound
+	release  func()
 
 	moved   atomic.Int64 // when a byte last moved, Unix nanoseconds
 	in, out atomic.Int64 // bytes
@@ -111,20 +112,21 @@ type upgradedConn struct {
 }
 
 // newUpgradedConn tracks conn. It fails with net.ErrClosed during a shutdown, and
-// conn is closed.
-func newUpgradedConn(conn net.Conn, early *bufio.Reader, u *Upgrades, idle time.Duration) (*upgradedConn, error) {
-	c := &upgradedConn{Conn: conn, upgrades: u, idle: idle}
+// conn is closed. Closing it calls release for the backend's side, which may be the
+// only one left open.
+func newUpgradedConn(conn net.Conn, early *bufio.Reader, o Options, release func()) (*upgradedConn, error) {
+	c := &upgradedConn{Conn: conn, upgrades: o.Upgrades, idle: o.UpgradeIdleTimeout, release: release}
 	if early.Buffered() > 0 {
 		c.early = early
 	}
-	if !u.add(c) {
+	if !c.upgrades.add(c) {
 		conn.Close()
 		return nil, net.ErrClosed
 	}
 	c.moved.Store(time.Now().UnixNano())
-	if idle > 0 {
+	if c.idle > 0 {
 		c.timer = time.AfterFunc(math.MaxInt64, c.checkIdle)
-		c.timer.Reset(idle) // only now may checkIdle read c.timer
+		c.timer.Reset(c.idle) // only now may checkIdle read c.timer
 	}
 	return c, nil
 }
@@ -182,6 +184,7 @@ func (c *upgradedConn) Close() error {
 			c.timer.Stop()
 		}
 		c.err = c.Conn.Close()
+		c.release()
 		c.upgrades.remove(c)
 	})
 	return c.err
