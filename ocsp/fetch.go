@@ -125,11 +125,21 @@ func (f *fetcher) getOrPost(ctx context.Context, p *responder, t *target, u stri
 		return r, err
 	}
 	r, postErr := f.exchange(ctx, http.MethodPost, t, u, held)
-	if postErr != nil {
-		return nil, err
+	if postErr == nil || !isAnswer(err) && isAnswer(postErr) {
+		p.post.Store(true)
+		return r, postErr
 	}
-	p.post.Store(true)
-	return r, nil
+	return nil, err
+}
+
+// isAnswer reports whether err is about an OCSP response, as opposed to none.
+func isAnswer(err error) bool {
+	switch ReasonOf(err) {
+	case ReasonNetwork, ReasonTimeout, ReasonHTTPStatus, ReasonRedirect, ReasonContentEncoding, ReasonTooLarge,
+		ReasonMalformed, ReasonMalformedRequest, ReasonBadURL, "":
+		return false
+	}
+	return true
 }
 
 // postMayHelp reports whether it is worth repeating by POST what failed by

@@ -362,14 +362,14 @@ func TestOlderThanHeldIsRefused(t *testing.T) {
 		ca := newCA(t, pki.CAOptions{})
 		cert := serverCert(t, ca, "a.test")
 		begin := time.Now()
-		shift := time.Duration(0)
+		var shift atomic.Int64
 		r := start(t, Options{})
 		defer r.stop(t)
-		r.net.set("ocsp.test", answer(t, func() pki.ResponseSpec { return goodSpec(ca, cert.Leaf, begin.Add(shift)) }))
+		r.net.set("ocsp.test", answer(t, func() pki.ResponseSpec { return goodSpec(ca, cert.Leaf, begin.Add(time.Duration(shift.Load()))) }))
 		r.prepare(t, cert)
 		advance(time.Second)
 		held := r.served(t, cert)
-		shift = -10 * time.Minute
+		shift.Store(int64(-10 * time.Minute))
 		advance(40 * time.Minute)
 		if string(r.served(t, cert)) != string(held) {
 			t.Error("an older response replaced a newer one")

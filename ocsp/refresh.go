@@ -219,7 +219,7 @@ func (s *Stapler) record(e *entry, r *Response, err error, now time.Time) {
 	}
 	if e.lastError == nil {
 		e.failures = 0
-		s.log.Debug("ocsp response fetched", "certificate", e.name(), "status", e.last)
+		s.log.Debug("ocsp response fetched", "certificate", e.name(), "status", string(e.last))
 		return
 	}
 	s.logFailure(e, before)
@@ -233,7 +233,7 @@ func (s *Stapler) logFailure(e *entry, before Reason) {
 	if e.last == before || e.last == ReasonBreakerOpen || young {
 		log = s.log.Debug
 	}
-	log("ocsp response not fetched", "certificate", e.name(), "reason", e.last, "err", e.lastError)
+	log("ocsp response not fetched", "certificate", e.name(), "reason", string(e.last), "err", e.lastError)
 }
 
 // planRetry plans the next fetch after one that brought nothing to staple: a
