@@ -41,9 +41,10 @@ type Info struct {
 	Local netip.AddrPort
 	// PeerCertificates is what the client sent, verified or not.
 	PeerCertificates []*x509.Certificate
-	// VerifiedChains are the chains that hold for this connection; empty when
-	// the client sent no certificate or nobody verified it. Only these may be
-	// vouched for to a backend.
+	// VerifiedChains are the chains of the client's certificate that were
+	// verified, for a resumed session those of its original handshake, which the
+	// policy checked again. Empty when the client sent no certificate or nobody
+	// verified it. Only these may be vouched for to a backend.
 	VerifiedChains [][]*x509.Certificate
 
 	port *port
