@@ -34,6 +34,7 @@ import (
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/store"
 	"github.com/tlsproxy/tlsproxy/upstream"
 )
 
@@ -55,6 +56,7 @@ type Options struct {
 	CertStats    func() certs.Stats
 	ClientAuth   func() []ClientAuth
 	Upstreams    func() []upstream.Status
+	Store        func() store.Status
 	AccessLog    func() proxy.AccessLogStats
 	Config       func() ConfigStats
 
@@ -122,6 +124,7 @@ func pulled(o Options) []prometheus.Collector {
 	add(o.CertStats != nil, func() prometheus.Collector { return certStatsCollector(o.CertStats) })
 	add(o.ClientAuth != nil, func() prometheus.Collector { return clientAuthCollector(o.ClientAuth) })
 	add(o.Upstreams != nil, func() prometheus.Collector { return upstreamCollector(o.Upstreams) })
+	add(o.Store != nil, func() prometheus.Collector { return storeCollector(o.Store) })
 	add(o.AccessLog != nil, func() prometheus.Collector { return accessLogCollector(o.AccessLog) })
 	add(o.Config != nil, func() prometheus.Collector { return configCollector(o.Config) })
 	if caches := cacheSources(o); len(caches) > 0 {

@@ -37,14 +37,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // everything is a Metrics with every source there is.
 func everything(t *testing.T) *metrics.Metrics {
 	t.Helper()
-	s := newStack(t, options{})
+	s := newStack(t, options{redis: true})
 	return metrics.New(metrics.Options{
+		Store:   s.store.Status,
 		Version: "v0.0.0-test", Front: s.front.Stats, Upgraded: s.upgrades.Len, Sessions: s.sessions.Stats,
 		OCSP: s.stapler.Stats, Staples: s.stapler.Status, ClientOCSP: func() cache.Stats { return cache.Stats{} },
 		Certificates: s.certs.Status, CertStats: s.certs.Stats,
 		ClientAuth: func() []metrics.ClientAuth { return []metrics.ClientAuth{{Site: "a", CRLExpiry: time.Now()}} },
 		Upstreams:  func() []upstream.Status { return []upstream.Status{s.pool.Status()} },
-		AccessLog:  func() proxy.AccessLogStats { return proxy.AccessLogStats{} },
+		AccessLog:  s.access.Stats,
 		Config:     s.configStats,
 	})
 }
@@ -297,6 +298,10 @@ func TestRequests(t *testing.T) {
 	want(t, got, `tlsproxy_request_duration_seconds_count{route="a/"}`, 2)
 	want(t, got, `tlsproxy_request_body_bytes_total{route="b/api"}`, 5)
 	want(t, got, `tlsproxy_response_body_bytes_total{route="b/api"}`, float64(len("5 bytes")))
+	eventually(t, "the access log was written", func() bool {
+		return s.scrape(t)[`tlsproxy_access_log_records_total{result="written"}`] == 4
+	})
+	want(t, got, `tlsproxy_access_log_records_total{result="dropped"}`, 0)
 	backend := s.pool.Status().Backends[0].Backend
 	want(t, got, `tlsproxy_upstream_up{backend="`+backend+`",upstream="web"}`, 1)
 	want(t, got, `tlsproxy_upstream_tries_total{backend="`+backend+`",upstream="web"}`, 3)
@@ -357,6 +362,39 @@ func TestUpstreamDown(t *testing.T) {
 	if code := get(t, s.client(t, tls.VersionTLS13), "GET", "https://a.test/"); code < 502 || code > 504 {
 		t.Errorf("status = %d", code)
 	}
+}
+
+func TestStore(t *testing.T) {
+	s := newStack(t, options{redis: true})
+	c := s.client(t, tls.VersionTLS13)
+	get(t, c, "GET", "https://a.test/")
+	eventually(t, "the session was written", func() bool { return s.scrape(t)[`tlsproxy_session_store_queue_length`] == 0 })
+	s.sessions.Clear() // as another replica would be: it knows nothing
+	get(t, c, "GET", "https://a.test/")
+	got := s.scrape(t)
+	want(t, got, `tlsproxy_session_lookups_total{result="hit_shared"}`, 1)
+	want(t, got, `tlsproxy_store_servers{state="up"}`, 1)
+	want(t, got, `tlsproxy_store_servers{state="down"}`, 0)
+	want(t, got, `tlsproxy_store_servers_refusing_writes`, 0)
+	want(t, got, `tlsproxy_store_key_file_failing`, 0)
+	if got[`tlsproxy_store_calls_total{result="ok"}`] < 2 {
+		t.Errorf("calls = %v", got[`tlsproxy_store_calls_total{result="ok"}`])
+	}
+	eventually(t, "the staple was written", func() bool { return s.scrape(t)[`tlsproxy_ocsp_store_operations_total{result="write"}`] >= 1 })
+
+	s.redis.stop()
+	eventually(t, "the breaker opened", func() bool {
+		s.sessions.Clear()
+		get(t, c, "GET", "https://a.test/")
+		return s.scrape(t)[`tlsproxy_store_servers{state="down"}`] == 1
+	})
+	eventually(t, "writes were lost, lookups failed, and calls were spared", func() bool {
+		s.sessions.Clear()
+		get(t, c, "GET", "https://a.test/")
+		got := s.scrape(t)
+		return got[`tlsproxy_session_lookups_total{result="store_error"}`] > 0 &&
+			got[`tlsproxy_session_store_lost_total{reason="store"}`] > 0 && got[`tlsproxy_store_calls_total{result="unavailable"}`] > 0
+	})
 }
 
 func TestReloads(t *testing.T) {

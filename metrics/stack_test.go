@@ -24,10 +24,12 @@ import (
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/metrics"
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
+	"github.com/tlsproxy/tlsproxy/store"
 	"github.com/tlsproxy/tlsproxy/upstream"
 )
 
@@ -45,6 +47,9 @@ type stack struct {
 	front    *front.Front
 	pool     *upstream.Pool
 	upgrades *proxy.Upgrades
+	access   *proxy.AccessLog
+	store    *store.Store // nil: none
+	redis    *process
 	metrics  *metrics.Metrics
 	admin    http.Handler
 	backend  *httptest.Server
@@ -65,6 +70,7 @@ type options struct {
 	maxTLS  uint16
 	backend http.Handler
 	health  upstream.Health
+	redis   bool // a real one as the shared store
 }
 
 // newStack starts everything; the test's end stops it.
@@ -82,13 +88,21 @@ func newStack(t *testing.T, o options) *stack {
 	})
 
 	s.newCertificate(t)
+	ocspOptions := ocsp.Options{Logger: logger}
+	if o.redis {
+		s.newRedis(t, logger)
+		o.session.Store, ocspOptions.Store = s.store.Sessions(), s.store.Staples()
+		running.Go(func() error { return s.store.Run(ctx) })
+	}
+	s.stapler = must(ocsp.New(ocspOptions))
 	s.newCertStore(t, ctx, logger)
 	o.session.Logger = logger
 	s.sessions = must(session.New(o.session))
 	s.newBackend(t, ctx, o, logger)
+	s.access = must(proxy.NewAccessLog(proxy.AccessLogOptions{Writer: io.Discard, FlushInterval: 20 * time.Millisecond, Logger: logger}))
 	s.newMetrics(t, logger)
 	server := s.newFront(t, o, logger)
-	for _, run := range []func(context.Context) error{s.certs.Run, s.stapler.Run, s.sessions.Run, s.pool.Run, s.front.Run} {
+	for _, run := range []func(context.Context) error{s.certs.Run, s.stapler.Run, s.sessions.Run, s.pool.Run, s.front.Run, s.access.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	running.Go(func() error {
@@ -126,7 +140,6 @@ func (s *stack) newCertificate(t *testing.T) {
 
 func (s *stack) newCertStore(t *testing.T, ctx context.Context, logger *slog.Logger) {
 	t.Helper()
-	s.stapler = must(ocsp.New(ocsp.Options{Logger: logger}))
 	s.certs = must(certs.New(certs.Options{
 		Prepare: s.stapler.Prepare, Release: s.stapler.Release,
 		PollInterval: 50 * time.Millisecond, Logger: logger,
@@ -136,6 +149,21 @@ func (s *stack) newCertStore(t *testing.T, ctx context.Context, logger *slog.Log
 		t.Fatal(err)
 	}
 	s.certs.Install(set)
+}
+
+// newRedis starts a real server and a Store on it.
+func (s *stack) newRedis(t *testing.T, logger *slog.Logger) {
+	t.Helper()
+	addr := freePort()
+	host, port, _ := net.SplitHostPort(addr)
+	s.redis = start(t, testtool.Require(t, "redis-server", "redis-server"), "--bind", host, "--port", port, "--save", "", "--dir", t.TempDir())
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(strings.Repeat("00112233445566778899aabbccddeeff", 2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.store = must(store.New(store.Options{Addresses: []string{addr}, KeyFile: keys, Logger: logger}))
+	t.Cleanup(func() { s.store.Close() })
+	eventually(t, "redis answers", func() bool { return s.store.Ping(t.Context()) == nil })
 }
 
 func (s *stack) newBackend(t *testing.T, ctx context.Context, o options, logger *slog.Logger) {
@@ -155,7 +183,7 @@ func (s *stack) newBackend(t *testing.T, ctx context.Context, o options, logger 
 
 func (s *stack) newMetrics(t *testing.T, logger *slog.Logger) {
 	t.Helper()
-	s.metrics = metrics.New(metrics.Options{
+	options := metrics.Options{
 		Version: "v0.0.0-test", Revision: "abcdef",
 		Front:        func() front.Stats { return s.front.Stats() },
 		Upgraded:     s.upgrades.Len,
@@ -165,9 +193,14 @@ func (s *stack) newMetrics(t *testing.T, logger *slog.Logger) {
 		Certificates: s.certs.Status,
 		CertStats:    s.certs.Stats,
 		Upstreams:    func() []upstream.Status { return []upstream.Status{s.pool.Status()} },
+		AccessLog:    s.access.Stats,
 		Config:       s.configStats,
 		Logger:       logger,
-	})
+	}
+	if s.store != nil {
+		options.Store = s.store.Status
+	}
+	s.metrics = metrics.New(options)
 	s.admin = must(admin.New(admin.Options{
 		Status: s.status, Metrics: s.metrics.Handler(), Reload: s.doReload, Revoke: s.sessions.Revoke,
 		Sites: func() []string { return []string{"a", "b"} }, Logger: logger,
@@ -244,11 +277,20 @@ func (s *stack) newFront(t *testing.T, o options, logger *slog.Logger) *http.Ser
 			{Name: "a", Hosts: []string{"a.test"}, Routes: []proxy.Route{{Path: "/", Upstream: s.pool, UpstreamName: "web"}}},
 			{Name: "b", Hosts: []string{"b.test"}, Routes: []proxy.Route{{Path: "/api", Upstream: s.pool, UpstreamName: "web"}}},
 		},
-		Observer: s.metrics, Upgrades: s.upgrades, Logger: logger,
+		Observer: observers{s.metrics, s.access}, Upgrades: s.upgrades, Logger: logger,
 	}))
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnContext: front.ConnContext,
 		ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
+
+// observers tells several of each request.
+type observers []proxy.Observer
+
+func (o observers) Request(r *proxy.Record) {
+	for _, each := range o {
+		each.Request(r)
 	}
 }
 
