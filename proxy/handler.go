@@ -132,6 +132,11 @@ func (h *Handler) HasHost(host string) bool {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := newExchange(h, w, r)
 	defer ex.finish()
+	if !r.ProtoAtLeast(1, 1) {
+		// net/http ignores a Transfer-Encoding here: nobody knows where the request ends
+		// (RFC 9112, section 6.1).
+		closeAfterReply(w)
+	}
 	if err := h.admit(ex, r); err != nil {
 		ex.fail(err)
 		ex.done = true
@@ -228,6 +233,10 @@ func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := ex.route.upstream.RoundTrip(r)
 	if err != nil {
 		return nil, err
+	}
+	if res.StatusCode < 100 {
+		res.Body.Close()
+		return nil, fmt.Errorf("backend sent the status %d", res.StatusCode)
 	}
 	ex.record.FirstByte = time.Since(ex.record.Start)
 	res.Request = r // the upstream may have sent a copy

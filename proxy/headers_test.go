@@ -301,6 +301,16 @@ func TestHSTSIsTheBackendsToChange(t *testing.T) {
 	}
 }
 
+// gRPC servers insist on TE: trailers.
+func TestTETrailers(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, proto string) {
+		r := startRig(t, proto, headerBackend(t), nil)
+		if got := r.ask(http.Header{"Te": {"trailers"}}).Get("Te"); got != "trailers" {
+			t.Errorf("TE: got %q, want trailers", got)
+		}
+	})
+}
+
 // Hop-by-hop headers stay on their hop, in both directions.
 func TestHopByHop(t *testing.T) {
 	up := backend(t, func(w http.ResponseWriter, r *http.Request) {
