@@ -23,6 +23,8 @@ type Certificates struct {
 	s     *Store
 	mu    sync.Mutex
 	locks map[string]*lease
+
+	lockLife time.Duration
 }
 
 var (
@@ -34,7 +36,7 @@ var (
 // Certificates returns the part of the Store that shares certificates. Locks
 // belong to the value returned: take one for the whole process.
 func (s *Store) Certificates() *Certificates {
-	return &Certificates{s: s, locks: map[string]*lease{}}
+	return &Certificates{s: s, locks: map[string]*lease{}, lockLife: defaultLockLife}
 }
 
 const certificatePurpose = "certificate"

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lockLife is how long a lock outlives its holder's crash.
-	lockLife = 30 * time.Second
+	// defaultLockLife is how long a lock outlives its holder's crash.
+	defaultLockLife = 30 * time.Second
 	// lockPoll is how often a lock that another holds is tried.
 	lockPoll = 500 * time.Millisecond
 )
@@ -66,7 +66,7 @@ func (c *Certificates) TryLock(ctx context.Context, name string) (bool, error) {
 	token := hex.EncodeToString(b[:])
 	held := false
 	err := c.s.do(ctx, c.lockKey(name), patient, writing, func(ctx context.Context) error {
-		err := c.s.client.Do(ctx, "set", c.lockKey(name), token, "px", lockLife.Milliseconds(), "nx").Err()
+		err := c.s.client.Do(ctx, "set", c.lockKey(name), token, "px", c.lockLife.Milliseconds(), "nx").Err()
 		held = err == nil
 		if errors.Is(err, redis.Nil) {
 			return nil
@@ -88,8 +88,8 @@ func (c *Certificates) TryLock(ctx context.Context, name string) (bool, error) {
 // renew keeps a lock alive until ctx ends or it is lost.
 func (c *Certificates) renew(ctx context.Context, name string, l *lease) {
 	defer close(l.done)
-	for pause(ctx, lockLife/3) {
-		err := c.extend(ctx, name, l.token, lockLife)
+	for pause(ctx, c.lockLife/3) {
+		err := c.extend(ctx, name, l.token, c.lockLife)
 		if errors.Is(err, errLockLost) {
 			c.s.log.Warn("lock lost", "name", name, "err", err)
 			return
@@ -105,7 +105,7 @@ func (c *Certificates) RenewLockLease(ctx context.Context, name string, d time.D
 	if l == nil {
 		return errLockLost
 	}
-	return c.extend(ctx, name, l.token, max(d, lockLife))
+	return c.extend(ctx, name, l.token, max(d, c.lockLife))
 }
 
 func (c *Certificates) extend(ctx context.Context, name, token string, d time.Duration) error {

@@ -17,6 +17,15 @@ const (
 	DefaultPoolSize = 64
 )
 
+// ACLRule is what an ACL user needs, for the default prefix: put it behind the
+// user's name and password in `ACL SETUSER` or an ACL file. A Cluster or
+// Sentinel needs no more.
+const ACLRule = "resetkeys ~tlsproxy:* resetchannels &tlsproxy:* -@all " +
+	"+get +set +getdel +pexpire +unlink +del +hset +hget +hdel +hkeys " +
+	"+zadd +zrangebyscore +zremrangebyscore +incr +multi +exec +eval +evalsha " +
+	"+publish +subscribe +unsubscribe +ping +hello +select " +
+	"+cluster|slots +cluster|shards +cluster|nodes +command"
+
 // Mode is how the servers are arranged.
 type Mode string
 
