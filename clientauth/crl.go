@@ -116,7 +116,8 @@ func (c *crl) takeEntries() error {
 		c.entries[serialKey(e.SerialNumber)] = crlEntry{revoked: e.RevocationTime, reason: e.ReasonCode}
 	}
 	c.list.RevokedCertificateEntries = nil
-	c.list.RevokedCertificates = nil //nolint:staticcheck // filled by the parser; it holds the memory too
+	//lint:ignore SA1019 the parser fills the old field too, and it would hold the memory
+	c.list.RevokedCertificates = nil
 	return nil
 }
 
@@ -187,14 +188,14 @@ const (
 	contextSpecific = 0x80
 	constructed     = 0x20
 
-	tagPoint       cbasn1.Tag = contextSpecific | constructed | 0
+	tagPoint       cbasn1.Tag = contextSpecific | constructed
 	tagOnlyUser    cbasn1.Tag = contextSpecific | 1
 	tagOnlyCA      cbasn1.Tag = contextSpecific | 2
 	tagSomeReasons cbasn1.Tag = contextSpecific | 3
 	tagIndirect    cbasn1.Tag = contextSpecific | 4
 	tagOnlyAttr    cbasn1.Tag = contextSpecific | 5
 
-	tagFullName cbasn1.Tag = contextSpecific | constructed | 0
+	tagFullName cbasn1.Tag = contextSpecific | constructed
 	tagURI      cbasn1.Tag = contextSpecific | 6
 )
 
