@@ -147,8 +147,7 @@ func (c *Cache[K, V]) done(s *shard[K, V]) {
 
 // Get returns the live entry under k and makes it the most recently used.
 func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
-	hash := c.hash(&k)
-	s := c.shard(hash)
+	s, hash := c.place(&k)
 	now := c.time()
 	s.mu.Lock()
 	i := s.live(hash, &k, now)
@@ -174,13 +173,11 @@ func (c *Cache[K, V]) Put(k K, v V) {
 // nothing and removes what was there: a remaining life that came to nothing does
 // not become immortal.
 func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
-	e := entry[K, V]{k, v}
 	weight := c.overhead
 	if c.weigh != nil {
 		weight += max(0, min(c.weigh(k, v), math.MaxInt64/4))
 	}
-	hash := c.hash(&e.key)
-	s := c.shard(hash)
+	s, hash := c.place(&k)
 	var now, expires int64
 	if d > 0 {
 		now, expires = c.after(d)
@@ -189,11 +186,11 @@ func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
 	}
 	s.mu.Lock()
 	if d > 0 && s.fits(weight) {
-		s.store(hash, &e, weight, expires, now)
+		s.store(hash, &k, &v, weight, expires, now)
 	} else {
 		s.counts.rejected++
-		if i := s.live(hash, &e.key, now); i != 0 {
-			s.remove(hash, i, ReasonDeleted)
+		if i := s.live(hash, &k, now); i != 0 {
+			s.remove(i, ReasonDeleted)
 		}
 	}
 	c.done(s)
@@ -203,8 +200,7 @@ func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
 // It never lengthens a life and does not touch the order of use; with d ≤ 0 the
 // entry expires at once.
 func (c *Cache[K, V]) Cut(k K, d time.Duration) bool {
-	hash := c.hash(&k)
-	s := c.shard(hash)
+	s, hash := c.place(&k)
 	now, expires := c.time(), int64(0)
 	if d > 0 {
 		now, expires = c.after(d)
@@ -216,7 +212,7 @@ func (c *Cache[K, V]) Cut(k K, d time.Duration) bool {
 	case i == 0:
 		return false
 	case d <= 0:
-		s.remove(hash, i, ReasonExpired)
+		s.remove(i, ReasonExpired)
 	case expires < s.expiry.at(i):
 		s.expiry.set(i, expires)
 	}
@@ -226,8 +222,7 @@ func (c *Cache[K, V]) Cut(k K, d time.Duration) bool {
 // Take removes the live entry under k and returns it, in one step: of several
 // takers exactly one gets it.
 func (c *Cache[K, V]) Take(k K) (v V, ok bool) {
-	hash := c.hash(&k)
-	s := c.shard(hash)
+	s, hash := c.place(&k)
 	now := c.time()
 	s.mu.Lock()
 	defer c.done(s)
@@ -238,14 +233,13 @@ func (c *Cache[K, V]) Take(k K) (v V, ok bool) {
 	}
 	s.counts.hits++
 	v = s.entries.at(i).value
-	s.remove(hash, i, taken)
+	s.remove(i, taken)
 	return v, true
 }
 
 // Delete removes the live entry under k and reports whether there was one.
 func (c *Cache[K, V]) Delete(k K) bool {
-	hash := c.hash(&k)
-	s := c.shard(hash)
+	s, hash := c.place(&k)
 	now := c.time()
 	s.mu.Lock()
 	defer c.done(s)
@@ -253,7 +247,7 @@ func (c *Cache[K, V]) Delete(k K) bool {
 	if i == 0 {
 		return false
 	}
-	s.remove(hash, i, ReasonDeleted)
+	s.remove(i, ReasonDeleted)
 	return true
 }
 

@@ -20,7 +20,11 @@ func (s *shard[K, V]) check() error {
 			bytes += s.c.overhead
 		}
 		e := s.entries.at(i)
-		if got := s.find(s.c.hash(&e.key), &e.key); got != i {
+		home, hash := s.c.place(&e.key)
+		if home != s || hash != s.order.nodes.at(i).hash {
+			return fmt.Errorf("key %v has hash %x, its node says %x", e.key, hash, s.order.nodes.at(i).hash)
+		}
+		if got := s.find(hash, &e.key); got != i {
 			return fmt.Errorf("key %v lies in slot %d, the index says %d", e.key, i, got)
 		}
 	}

@@ -28,7 +28,7 @@ func (s *shard[K, V]) compactStep() {
 // relocate moves an entry to a free slot that is in no ring.
 func (s *shard[K, V]) relocate(from, to uint32) {
 	e := s.entries.at(from)
-	s.index.replace(s.c.hash(&e.key), from, to)
+	s.index.replace(s.order.nodes.at(from).hash, from, to)
 	*s.entries.at(to) = *e
 	var zero entry[K, V]
 	*e = zero
@@ -55,9 +55,6 @@ func (s *shard[K, V]) freeSlots() int { return int(s.top) - firstSlot - s.held }
 // compactForBytes keeps the memory of free slots within MaxBytes too. A put adds its
 // weight at most, so it moves no more entries than that weight pays for.
 func (s *shard[K, V]) compactForBytes() {
-	if s.maxBytes == unbounded {
-		return
-	}
 	for f := s.freeSlots(); f > 0 && s.bytes+int64(f)*s.c.overhead > s.maxBytes; f-- {
 		s.compactStep()
 	}

@@ -64,7 +64,9 @@ func (b *bucket) hole() int {
 // An index finds slots by hash. It is a linear hash table: it grows by splitting one
 // bucket whenever bucketFill entries have come, so no put pays for the size of the
 // table, and it shrinks by merging them again. It does not know keys: hashOf gives
-// the hash of a slot's key when a bucket is split.
+// the hash of a slot's key when a bucket is split. Of a hash's 32 bits the upper eight
+// are the tag and the lower 24 lead to the bucket, which spreads a hundred million
+// entries; more in one shard would make its chains longer.
 type index struct {
 	home   pages[bucket]
 	over   pages[bucket] // overflow buckets, numbered from 1
@@ -73,20 +75,20 @@ type index struct {
 	count  int           // entries
 	overN  uint32        // overflow buckets ever made
 	unused uint32        // first of a list of unused overflow buckets, by next; 0: none
-	hashOf func(slot uint32) uint64
+	hashOf func(slot uint32) uint32
 }
 
-func (x *index) init(hashOf func(uint32) uint64) {
+func (x *index) init(hashOf func(uint32) uint32) {
 	*x = index{n: 1, hashOf: hashOf}
 	x.home.grow(1, bucket{})
 }
 
 // tagOf returns the byte that a bucket keeps of a hash, never 0.
-func tagOf(hash uint64) uint8 { return max(1, uint8(hash>>56)) }
+func tagOf(hash uint32) uint8 { return max(1, uint8(hash>>24)) }
 
 // bucketOf returns the home bucket of a hash.
-func (x *index) bucketOf(hash uint64) *bucket {
-	b := uint32(hash) & x.mask
+func (x *index) bucketOf(hash uint32) *bucket {
+	b := hash & x.mask
 	if b >= x.n {
 		b &= x.mask >> 1
 	}
@@ -94,7 +96,7 @@ func (x *index) bucketOf(hash uint64) *bucket {
 }
 
 // insert adds a slot under a hash and lets the index grow.
-func (x *index) insert(hash uint64, slot uint32) {
+func (x *index) insert(hash uint32, slot uint32) {
 	x.add(x.bucketOf(hash), tagOf(hash), slot)
 	x.count++
 	if x.count > int(x.n)*bucketFill {
@@ -137,7 +139,7 @@ func (x *index) take() uint32 {
 }
 
 // seek returns the bucket and the place of a slot, which must be there.
-func (x *index) seek(hash uint64, slot uint32) (*bucket, int) {
+func (x *index) seek(hash uint32, slot uint32) (*bucket, int) {
 	tag := tagOf(hash)
 	for b := x.bucketOf(hash); ; b = x.over.at(b.next) {
 		lo, hi := b.match(tag)
@@ -155,7 +157,7 @@ func (x *index) seek(hash uint64, slot uint32) (*bucket, int) {
 }
 
 // remove takes out a slot, which must be there.
-func (x *index) remove(hash uint64, slot uint32) {
+func (x *index) remove(hash uint32, slot uint32) {
 	x.count--
 	b, place := x.seek(hash, slot)
 	if home := x.bucketOf(hash); home.next != 0 {
@@ -190,7 +192,7 @@ func (x *index) fillHole(home, b *bucket, place int) {
 }
 
 // replace puts a slot in the place of another, which must be there.
-func (x *index) replace(hash uint64, slot, with uint32) {
+func (x *index) replace(hash uint32, slot, with uint32) {
 	b, place := x.seek(hash, slot)
 	b.ids[place] = with
 }
@@ -217,10 +219,10 @@ func (x *index) split() {
 	}
 }
 
-// rehash adds a bucket's entries where they belong now. The hashes come first:
-// their keys lie far apart, and the processor fetches them side by side.
+// rehash adds a bucket's entries where they belong now. The hashes come first: they
+// lie far apart, and the processor fetches them side by side.
 func (x *index) rehash(b *bucket) {
-	var hashes [bucketSlots]uint64
+	var hashes [bucketSlots]uint32
 	n := 0
 	for place := range bucketSlots {
 		if b.tag(place) != 0 {

@@ -89,7 +89,7 @@ func (x *trial) duration() time.Duration {
 }
 
 func (x *trial) modelOf(k int) *model {
-	s := x.c.shard(x.c.hash(&k))
+	s, _ := x.c.place(&k)
 	for i := range x.c.shards {
 		if s == &x.c.shards[i] {
 			return x.models[i]

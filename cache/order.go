@@ -11,11 +11,12 @@ const (
 // goes round in more than two years.
 const stampBits = 24
 
-// A node links a slot into one of two rings, and remembers when its entry was last
-// put or returned by Get.
+// A node links a slot into one of two rings. Moving an entry in the order of use
+// touches three nodes: they are kept small, so that they lie close together.
 type node struct {
 	prev, next uint32
-	stamp      uint32
+	stamp      uint32 // when the entry was last put, or returned by Get
+	hash       uint32 // what the index knows its key by
 }
 
 // order holds the rings, by slot number.

@@ -63,13 +63,11 @@ func (s *shard[K, V]) init() {
 	s.state = state[K, V]{top: firstSlot}
 	s.order.init()
 	s.expiry.init()
-	s.index.init(s.hashOf)
+	s.index.init(func(i uint32) uint32 { return s.order.nodes.at(i).hash })
 }
 
-func (s *shard[K, V]) hashOf(i uint32) uint64 { return s.c.hash(&s.entries.at(i).key) }
-
 // find returns the slot of a key, or 0.
-func (s *shard[K, V]) find(hash uint64, k *K) uint32 {
+func (s *shard[K, V]) find(hash uint32, k *K) uint32 {
 	tag := tagOf(hash)
 	for b := s.index.bucketOf(hash); ; b = s.index.over.at(b.next) {
 		lo, hi := b.match(tag)
@@ -91,10 +89,10 @@ func (s *shard[K, V]) find(hash uint64, k *K) uint32 {
 
 // live returns the slot of a key whose entry has not expired, or 0. An expired one
 // it reclaims.
-func (s *shard[K, V]) live(hash uint64, k *K, now int64) uint32 {
+func (s *shard[K, V]) live(hash uint32, k *K, now int64) uint32 {
 	i := s.find(hash, k)
 	if i != 0 && now >= s.expiry.root && s.expiry.at(i) <= now {
-		s.remove(hash, i, ReasonExpired)
+		s.remove(i, ReasonExpired)
 		return 0
 	}
 	return i
@@ -120,49 +118,59 @@ func (s *shard[K, V]) stampAt(now int64) uint32 {
 }
 
 // store puts an entry of the given weight, which must fit the shard's bounds.
-func (s *shard[K, V]) store(hash uint64, e *entry[K, V], weight, expires, now int64) {
+func (s *shard[K, V]) store(hash uint32, k *K, v *V, weight, expires, now int64) {
 	for range reclaimPerPut {
 		if now < s.expiry.root || !s.reclaim(now) {
 			break
 		}
 	}
-	if i := s.find(hash, &e.key); i != 0 {
-		s.replace(i, e, weight, now)
+	if i := s.find(hash, k); i != 0 {
+		s.replace(i, v, weight, now)
 		s.expiry.set(i, expires)
 		s.fit(0, 0, now)
 	} else {
 		s.fit(1, weight, now)
-		i = s.slot()
-		*s.entries.at(i) = *e
-		if s.c.weigh != nil {
-			*s.weights.at(i) = weight
-		}
-		s.order.push(used, i)
-		s.order.nodes.at(i).stamp = s.stampAt(now)
-		s.expiry.set(i, expires)
-		s.index.insert(hash, i)
-		s.held++
-		s.bytes += weight
+		s.insert(hash, k, v, weight, expires, now)
 	}
 	s.counts.puts++
-	s.compactForBytes()
+	if s.maxBytes != unbounded {
+		s.compactForBytes()
+	}
 }
 
 // replace puts another value into an entry's slot.
-func (s *shard[K, V]) replace(i uint32, e *entry[K, V], weight, now int64) {
-	old := s.entries.at(i)
+func (s *shard[K, V]) replace(i uint32, v *V, weight, now int64) {
+	e := s.entries.at(i)
 	reason := ReasonReplaced
 	if s.expiry.at(i) <= now {
 		reason = ReasonExpired
 	}
-	s.report(old, reason)
-	old.value = e.value
+	s.report(e, reason)
+	e.value = *v
 	if s.c.weigh != nil {
 		w := s.weights.at(i)
 		s.bytes += weight - *w
 		*w = weight
 	}
 	s.use(i, now)
+}
+
+// insert puts an entry into a free slot.
+func (s *shard[K, V]) insert(hash uint32, k *K, v *V, weight, expires, now int64) {
+	i := s.slot()
+	e := s.entries.at(i)
+	e.key, e.value = *k, *v
+	if s.c.weigh != nil {
+		*s.weights.at(i) = weight
+	}
+	n := s.order.nodes.at(i)
+	n.hash = hash
+	n.stamp = s.stampAt(now)
+	s.order.push(used, i)
+	s.expiry.set(i, expires)
+	s.index.insert(hash, i)
+	s.held++
+	s.bytes += weight
 }
 
 // slot returns a free slot.
@@ -186,10 +194,10 @@ func (s *shard[K, V]) slot() uint32 {
 }
 
 // remove takes an entry out.
-func (s *shard[K, V]) remove(hash uint64, i uint32, reason Reason) {
+func (s *shard[K, V]) remove(i uint32, reason Reason) {
 	e := s.entries.at(i)
 	s.report(e, reason)
-	s.index.remove(hash, i)
+	s.index.remove(s.order.nodes.at(i).hash, i)
 	s.order.drop(i)
 	s.order.push(unused, i)
 	s.expiry.set(i, free)
@@ -217,15 +225,14 @@ func (s *shard[K, V]) reclaim(now int64) bool {
 	s.counts.scans++
 	s.counts.visited += uint64(visited)
 	if ok {
-		s.remove(s.hashOf(i), i, ReasonExpired)
+		s.remove(i, ReasonExpired)
 	}
 	return ok
 }
 
 // evict removes the least recently used entry.
 func (s *shard[K, V]) evict(reason Reason) {
-	i := s.order.last(used)
-	s.remove(s.hashOf(i), i, reason)
+	s.remove(s.order.last(used), reason)
 }
 
 // fit makes room for more entries of some bytes: by what has expired while there is
