@@ -1,0 +1,45 @@
+package ocsp
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// FetchOptions configures [Fetch]. The zero value works.
+type FetchOptions struct {
+	Responder string                                // asked instead of the responders that the certificate names, if not ""
+	Timeout   time.Duration                         // of one exchange; 0 means 5 s
+	Proxy     func(*http.Request) (*url.URL, error) // nil means http.ProxyFromEnvironment
+	Transport http.RoundTripper                     // nil means one with deadlines, as in [Options]
+}
+
+// Fetch asks for a response about leaf, which issuer issued, once and now, by
+// the rules that a [Stapler] follows, and verifies it.
+func Fetch(ctx context.Context, leaf, issuer *x509.Certificate, o FetchOptions) (*Response, error) {
+	if o.Responder != "" {
+		if err := checkURL(o.Responder); err != nil {
+			return nil, err
+		}
+		c := *leaf
+		c.OCSPServer = []string{o.Responder}
+		leaf = &c
+	}
+	t, err := endpoints{}.target(leaf, issuer)
+	if err != nil {
+		return nil, err
+	}
+	timeout := cmp.Or(o.Timeout, defaultTimeout)
+	transport := o.Transport
+	if transport == nil {
+		own := newTransport(timeout, o.Proxy)
+		defer own.CloseIdleConnections()
+		transport = own
+	}
+	f := &fetcher{client: newClient(transport), timeout: timeout, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	return f.fetch(ctx, t, nil)
+}
