@@ -172,14 +172,11 @@ type Store struct {
 
 	// KeyFile holds the keys that seal what is stored, one a line, in
 	// hexadecimal or base64, 32 bytes each: the first seals, all open. The
-	// same on every replica.
+	// same on every replica. Read again when it changes.
 	KeyFile string `yaml:"key_file"`
 
 	// Timeout is what a handshake may wait for the store.
 	Timeout time.Duration `yaml:"timeout" default:"50ms" min:"1ms" max:"10s"`
-
-	// Queue is how many writes may wait behind handshakes; more are dropped.
-	Queue int `yaml:"queue" default:"4096" min:"1" max:"1000000"`
 }
 
 // Redis is a Redis or Valkey server, a Sentinel set or a Cluster.
@@ -211,6 +208,9 @@ type Redis struct {
 
 	// Prefix begins every key.
 	Prefix string `yaml:"prefix" default:"tlsproxy:"`
+
+	// PoolSize is the most connections to each server.
+	PoolSize int `yaml:"pool_size" default:"64" min:"1" max:"10000"`
 
 	// TLS encrypts the connection. Absent: plain.
 	TLS *ClientTLS `yaml:"tls"`
