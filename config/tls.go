@@ -177,6 +177,10 @@ type Store struct {
 
 	// Timeout is what a handshake may wait for the store.
 	Timeout time.Duration `yaml:"timeout" default:"50ms" min:"1ms" max:"10s"`
+
+	// Queue is how many changes of sessions may wait behind handshakes for the
+	// store; more are dropped and counted.
+	Queue int `yaml:"queue" default:"4096" min:"1" max:"1000000"`
 }
 
 // Redis is a Redis or Valkey server, a Sentinel set or a Cluster.

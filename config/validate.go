@@ -139,7 +139,7 @@ func (v *validator) store() {
 	s := &v.c.Store
 	r := s.Redis
 	if r == nil {
-		v.needless("store", "redis", "without redis", "key_file", "timeout")
+		v.needless("store", "redis", "without redis", "key_file", "timeout", "queue")
 		return
 	}
 	if s.KeyFile == "" {
