@@ -3,10 +3,12 @@ package certs
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
 	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 )
@@ -66,7 +68,7 @@ func (s *Store) runACME(ctx context.Context) error {
 			}
 			if library == nil {
 				var err error
-				if library, err = newACMELibrary(); err != nil {
+				if library, err = newACMELibrary(s.log); err != nil {
 					return fmt.Errorf("acme: %w", err)
 				}
 				g.Go(func() error { library.keeper.run(ctx); return nil })
@@ -105,7 +107,7 @@ type acmeLibrary struct {
 	orders *semaphore.Weighted
 }
 
-func newACMELibrary() (*acmeLibrary, error) {
+func newACMELibrary(log *slog.Logger) (*acmeLibrary, error) {
 	keeper, err := newPortKeeper()
 	if err != nil {
 		return nil, err
@@ -117,6 +119,7 @@ func newACMELibrary() (*acmeLibrary, error) {
 			GetConfigForCert:   noConfig,
 			RenewCheckInterval: libraryTick,
 			OCSPCheckInterval:  obtainTimeout,
+			Logger:             zap.New(&zapCore{log: log}),
 		}),
 	}, nil
 }

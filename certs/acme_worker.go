@@ -32,10 +32,12 @@ type acmeWorker struct {
 	host *acmeHost
 
 	stored   *stored // what the storage had when last looked at; nil: nothing
+	ordering bool    // an attempt is being made
 	stuck    bool    // the last attempt succeeded but renewed nothing
 	failures int
 	retryAt  time.Time // no attempt before; zero: none has failed
 	ariAt    time.Time // when to ask for renewal information; zero: at once
+	ariSeen  time.Time // the stored time for that
 	lookAt   time.Time // when to look at the storage
 }
 
@@ -110,8 +112,8 @@ func (w *acmeWorker) take(st *stored) {
 	sl.acme.State = ACMEValid
 	sl.reminded = time.Time{}
 	s.mu.Unlock()
-	if fresh {
-		s.log.Info("certificate loaded", "names", held.names, "not_after", held.tls.Leaf.NotAfter, "issuer", st.directory)
+	if fresh && !w.ordering {
+		s.log.Info("certificate loaded", "name", w.host.name, "not_after", held.tls.Leaf.NotAfter, "issuer", st.directory)
 	}
 }
 
@@ -122,9 +124,12 @@ func (w *acmeWorker) askARI() {
 	if w.source.config.DisableARI || st == nil || now.Before(w.ariAt) {
 		return
 	}
-	if st.ari.HasWindow() && !st.ari.NeedsRefresh() {
-		w.ariAt = *st.ari.RetryAfter
-		return
+	if again := st.ari.RetryAfter; again != nil && !again.Equal(w.ariSeen) {
+		// Asked already, with the order or by another replica.
+		w.ariSeen = *again
+		if w.ariAt = clampTime(*again, now, now.Add(w.store.seams.ariMax)); now.Before(w.ariAt) {
+			return
+		}
 	}
 	issuer := w.issuer(st)
 	if issuer == nil {
@@ -153,7 +158,7 @@ func (w *acmeWorker) askARI() {
 		info.RetryAfter = &at
 	}
 	at := clampTime(*info.RetryAfter, now.Add(w.store.seams.ariMin), now.Add(w.store.seams.ariMax))
-	info.RetryAfter, w.ariAt = &at, at
+	info.RetryAfter, w.ariAt, w.ariSeen = &at, at, at
 	st.ari = info
 	if err := w.source.saveARI(w.ctx, w.host.name, st); err != nil && w.ctx.Err() == nil {
 		w.store.log.Warn("renewal information was not stored", "name", w.host.name, "err", err)
@@ -246,7 +251,9 @@ func (w *acmeWorker) obtain() bool {
 		return w.failed(err, onDemand)
 	}
 	before := w.stored
+	w.ordering = true
 	w.look()
+	w.ordering = false
 	switch {
 	case w.stored == nil:
 		return w.failed(errors.New("the storage does not have the certificate that was just stored"), onDemand)
@@ -265,7 +272,7 @@ func (w *acmeWorker) obtain() bool {
 		w.host.revoked = nil
 	}
 	s.mu.Unlock()
-	s.log.Info("certificate obtained", "names", w.stored.cert.names, "issuer", w.stored.directory,
+	s.log.Info("certificate obtained", "name", w.host.name, "issuer", w.stored.directory,
 		"not_after", w.stored.cert.tls.Leaf.NotAfter, "took", time.Since(started))
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,6 +22,11 @@ import (
 func TestMain(m *testing.M) {
 	if child() {
 		return
+	}
+	// Most of these tests wait for other programs more than they work.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
 	}
 	// certmagic keeps one rate limiter per CA and account for ever, and what
 	// keeps a lock file fresh notices up to 5 s later that it is gone.

@@ -10,11 +10,17 @@ import (
 	"golang.org/x/net/idna"
 )
 
+const maxName = 253
+
 // canonicalName is the form in which names are compared: lower case, ASCII,
 // no final dot. It allocates nothing for a name that has this form already.
 // What is not a name at all, such as "a b", is not ok.
 func canonicalName(name string) (_ string, ok bool) {
-	name = strings.TrimSuffix(name, ".")
+	// Longer ones are not names (RFC 1035, section 2.3.4), and converting them
+	// would take time that grows with the square of the length.
+	if name = strings.TrimSuffix(name, "."); len(name) > maxName {
+		return "", false
+	}
 	lower := true
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -54,7 +60,7 @@ func canonicalHost(host string) (_ string, ok bool) {
 // validHostname reports whether a canonical name can be that of a host
 // (RFC 1123, with underscores let pass).
 func validHostname(name string) bool {
-	if name == "" || len(name) > 253 {
+	if name == "" || len(name) > maxName {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {

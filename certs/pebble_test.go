@@ -42,10 +42,10 @@ type pebble struct {
 
 // pebbleOptions are what tests vary.
 type pebbleOptions struct {
-	env     []string
-	config  map[string]any // added to Pebble's configuration
-	dns     string         // name server instead of pebble-challtestsrv
-	validty time.Duration  // of certificates; 0: 90 days
+	env      []string
+	config   map[string]any // added to Pebble's configuration
+	dns      string         // name server instead of pebble-challtestsrv
+	validity time.Duration  // of certificates; 0: 90 days
 }
 
 func newPebble(t *testing.T, o pebbleOptions) *pebble {
@@ -67,8 +67,8 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 	}
 	acmeAddr, mgmtAddr := freeAddr(t), freeAddr(t)
 	validity := 90 * 24 * time.Hour
-	if o.validty > 0 {
-		validity = o.validty
+	if o.validity > 0 {
+		validity = o.validity
 	}
 	config := map[string]any{
 		"listenAddress":           acmeAddr,
@@ -242,6 +242,7 @@ type edge struct {
 
 	mu     sync.Mutex
 	stores []*Store
+	gate   sync.RWMutex // held for writing: requests wait
 }
 
 func newEdge(t *testing.T) *edge {
@@ -299,6 +300,8 @@ func (e *edge) only(s *Store) {
 }
 
 func (e *edge) list() []*Store {
+	e.gate.RLock()
+	defer e.gate.RUnlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.stores)

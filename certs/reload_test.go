@@ -235,6 +235,7 @@ func TestBadPairKeepsTheOldOne(t *testing.T) {
 // TestSlowWriter writes a pair byte by byte: no torn state is ever served or
 // logged as an error, and the whole is served in the end.
 func TestSlowWriter(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	one, two := issue(t, ca, pki.Request{Names: []string{"a.test"}}), issue(t, ca, pki.Request{Names: []string{"a.test"}})
 	f := writePair(t, t.TempDir(), "a", one)
@@ -269,6 +270,7 @@ func TestSlowWriter(t *testing.T) {
 }
 
 func TestDirectoryChanges(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	dir := t.TempDir()
 	cert := func(name string) *tls.Certificate { return issue(t, ca, pki.Request{Names: []string{name}}) }
@@ -350,6 +352,7 @@ func (l limited) add(string) error { return syscall.ENOSPC }
 
 // TestWatchLimit: where the kernel allows no more watches, files are polled.
 func TestWatchLimit(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	one, two := issue(t, ca, pki.Request{Names: []string{"a.test"}}), issue(t, ca, pki.Request{Names: []string{"a.test"}})
 	dir := t.TempDir()
