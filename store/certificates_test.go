@@ -16,6 +16,7 @@ import (
 )
 
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	keys := writeKeys(t, "", newKey())
 	a := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys})
@@ -150,6 +151,7 @@ func lockContract(t *testing.T, a, b *Certificates) {
 // A lock lives as long as its holder works, and runs out when it crashes. The
 // holder that was lost does not take the lock from its next holder.
 func TestLockLife(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	keys := writeKeys(t, "", newKey())
 	a := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys}).Certificates()
@@ -230,6 +232,7 @@ func TestLockHolder(t *testing.T) {
 
 // Long-lived values are sealed with the active key, so that an old key can go.
 func TestReseal(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	old, fresh := newKey(), newKey()
 	keys := writeKeys(t, "", old)

@@ -104,6 +104,7 @@ func TestCluster(t *testing.T) {
 
 // Revocations, certificates and locks work on a cluster too.
 func TestClusterEverythingElse(t *testing.T) {
+	t.Parallel()
 	_, addresses := startCluster(t)
 	keys := writeKeys(t, "", newKey())
 	a := open(t, Options{Mode: Cluster, Addresses: addresses, KeyFile: keys})
@@ -122,6 +123,7 @@ func TestClusterEverythingElse(t *testing.T) {
 
 // After a failover by Sentinels the new master is used, without a restart.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	master := startRedis(t)
 	host, port, _ := net.SplitHostPort(master.addr)
 	replica := startRedis(t, "--replicaof", host+" "+port)
@@ -163,6 +165,7 @@ func (r *redisServer) startSentinel() {
 // A server with TLS and an ACL user that may do what the documentation lists,
 // and no more.
 func TestTLSAndACL(t *testing.T) {
+	t.Parallel()
 	ca, err := pki.NewRoot(pki.CAOptions{})
 	if err != nil {
 		t.Fatal(err)

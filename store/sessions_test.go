@@ -351,6 +351,7 @@ func TestRevocationsAreShared(t *testing.T) {
 
 // A replica's watch survives an outage of the server.
 func TestWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
 	s, r := opened(t)
 	c := s.Sessions()
 	var heard records

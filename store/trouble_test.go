@@ -158,6 +158,7 @@ func refusesWrites(s *Store) bool {
 // A server that hangs again and again is asked less and less; there is one
 // line in the log for each change of state.
 func TestOneLinePerChange(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	var log lockedBuffer
 	a, b := newFleet(t, Options{Addresses: []string{r.addr}, Timeout: 100 * time.Millisecond, Logger: log.logger()}, session.Options{})
@@ -182,6 +183,7 @@ func TestOneLinePerChange(t *testing.T) {
 // Corrupted and swapped values are full handshakes; a value brought back after
 // its life does not outlive the lineage, and never a revocation.
 func TestLyingServer(t *testing.T) {
+	t.Parallel()
 	for _, v := range bothVersions {
 		t.Run(fmt.Sprintf("%x", v), func(t *testing.T) {
 			r := startRedis(t)
@@ -269,6 +271,7 @@ func TestSingleUseOnTwoReplicas(t *testing.T) {
 
 // Returning clients resume on whichever replica a balancer sends them to.
 func TestReturningClientsResumeAnywhere(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	a, b := newFleet(t, Options{Addresses: []string{r.addr}}, session.Options{})
 	replicas := []*replica{a, b}
