@@ -61,7 +61,7 @@ func newBackend(p *Pool, cfg Backend) (*backend, error) {
 func (b *backend) send(req *http.Request, shared *sharedBody) (*http.Response, error) {
 	b.requests.Add(1)
 	out := new(*req)
-	if b.checker != nil {
+	if b.addr.scheme != "" {
 		u := *req.URL
 		u.Scheme, u.Host = b.addr.scheme, b.addr.host
 		out.URL = &u

@@ -76,6 +76,9 @@ func (o *Options) setDefaults() {
 	o.EjectAfter = cmp.Or(o.EjectAfter, 3)
 	o.EjectFor = cmp.Or(o.EjectFor, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.dial == nil {
+		o.dial = new(net.Dialer).DialContext
+	}
 	o.Health.setDefaults()
 }
 

@@ -56,7 +56,7 @@ func (b *backend) newTransport(o Options, d *dialer, a address, headers time.Dur
 // dialer opens connections to one backend.
 type dialer struct {
 	backend *backend
-	net     net.Dialer
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration
 	tls     *tls.Config
 	report  func(error) // learns from every attempt
@@ -74,6 +74,7 @@ func newDialer(b *backend, o Options) *dialer {
 func newChecker(b *backend, o Options) *dialer {
 	return &dialer{
 		backend: b,
+		dial:    o.dial,
 		timeout: o.DialTimeout,
 		report:  func(error) {},
 		tls: &tls.Config{
@@ -96,7 +97,7 @@ func firstNonEmpty(a, b string) string {
 
 func (d *dialer) dialPlain(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.attempt(ctx, func(ctx context.Context) (net.Conn, error) {
-		return d.net.DialContext(ctx, d.backend.addr.network, d.backend.addr.dial)
+		return d.dial(ctx, d.backend.addr.network, d.backend.addr.dial)
 	})
 }
 
@@ -117,7 +118,7 @@ func (d *dialer) tlsDialer(a address) func(context.Context, string, string) (net
 }
 
 func (d *dialer) dialTLS(ctx context.Context, cfg *tls.Config, a address) (net.Conn, error) {
-	raw, err := d.net.DialContext(ctx, a.network, a.dial)
+	raw, err := d.dial(ctx, a.network, a.dial)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -154,6 +155,9 @@ type Options struct {
 
 	// Logger takes changes of state; nil means [slog.Default].
 	Logger *slog.Logger
+
+	// dial replaces net.Dialer.DialContext in tests.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Trace receives what a [Pool] did with one request. Put it into the request's
