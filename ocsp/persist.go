@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,12 +28,14 @@ const (
 type disk struct {
 	dir    string // "": nothing is kept
 	log    *slog.Logger
-	broken atomic.Bool // the last write failed, and that was said
 	errors atomic.Uint64
+
+	mu     sync.Mutex
+	broken map[string]bool // files that could not be written when last tried
 }
 
 func newDisk(stateDir string, log *slog.Logger) *disk {
-	d := &disk{log: log}
+	d := &disk{log: log, broken: make(map[string]bool)}
 	if stateDir != "" {
 		d.dir = filepath.Join(stateDir, "ocsp")
 	}
@@ -82,7 +85,7 @@ func (d *disk) read(e *entry, suffix string, now time.Time) (r *Response, receiv
 	return r, earliest(info.ModTime(), now), err
 }
 
-// save writes what e holds. A failure is counted, and said once.
+// save writes what e holds.
 func (d *disk) save(e *entry) {
 	e.mu.Lock()
 	r, suffix := e.held, goodSuffix
@@ -93,15 +96,27 @@ func (d *disk) save(e *entry) {
 	if d.dir == "" || r == nil {
 		return
 	}
-	err := d.write(d.path(e, suffix), r.Raw)
-	switch {
-	case err != nil:
-		d.errors.Add(1)
-		if !d.broken.Swap(true) {
-			d.log.Warn("ocsp responses cannot be stored: they are kept in memory alone", "dir", d.dir, "err", err)
+	path := d.path(e, suffix)
+	d.note(path, d.write(path, r.Raw))
+}
+
+// note counts a failed write, and says when the trouble begins and when the
+// last of it is over.
+func (d *disk) note(path string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := len(d.broken)
+	if err == nil {
+		delete(d.broken, path)
+		if before > 0 && len(d.broken) == 0 {
+			d.log.Info("ocsp responses can be stored again", "dir", d.dir)
 		}
-	case d.broken.Swap(false):
-		d.log.Info("ocsp responses can be stored again", "dir", d.dir)
+		return
+	}
+	d.errors.Add(1)
+	d.broken[path] = true
+	if before == 0 {
+		d.log.Warn("ocsp responses cannot be stored: they are kept in memory alone", "dir", d.dir, "err", err)
 	}
 }
 

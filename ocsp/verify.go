@@ -134,13 +134,14 @@ func (b *basicResponse) findSigner(leaf, issuer *x509.Certificate, now time.Time
 		if parseErr != nil || !b.names(cert) {
 			continue
 		}
-		if !algorithm.verify(cert.PublicKey, b.signed, b.signature) {
-			err = refuse(ReasonBadSignature, "%s by %q", algorithm.name, cert.Subject)
+		// First whether it may sign, so that no stranger's key is ever used.
+		if err = mayDelegate(cert, leaf, issuer, now); err != nil {
 			continue
 		}
-		if err = mayDelegate(cert, leaf, issuer, now); err == nil {
+		if algorithm.verify(cert.PublicKey, b.signed, b.signature) {
 			return cert, algorithm.name, nil
 		}
+		err = refuse(ReasonBadSignature, "%s by %q", algorithm.name, cert.Subject)
 	}
 	return nil, "", err
 }
