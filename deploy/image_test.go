@@ -111,8 +111,7 @@ func newContainer(t *testing.T, config string) *container {
 	if os.Getuid() != 0 {
 		t.Fatal("this test needs root, which alone may change the root directory of a process")
 	}
-	// Not t.TempDir: the directories above it are closed to other users.
-	root, err := os.MkdirTemp("", "tlsproxy-image-")
+	root, err := os.MkdirTemp("", "tlsproxy-image-") //nolint:usetesting // The directories above t.TempDir are closed to other users.
 	if err != nil {
 		t.Fatal(err)
 	}
