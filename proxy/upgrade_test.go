@@ -245,16 +245,24 @@ type memRig struct {
 // startMem serves opts in memory; call it in a synctest bubble.
 func startMem(t *testing.T, up http.RoundTripper, change func(*Options)) *memRig {
 	t.Helper()
-	r := &memRig{network: new(memnet.Network), records: make(chan Record, 10)}
+	records := make(chan Record, 10)
 	opts := Options{
 		Sites:    []Site{{Hosts: []string{"app.test"}, Routes: []Route{{Path: "/", Upstream: up}}}},
-		Observer: observerFunc(func(rec *Record) { r.records <- *rec }),
+		Observer: observerFunc(func(rec *Record) { records <- *rec }),
 	}
 	change(&opts)
 	h, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := serveMem(t, h)
+	r.records = records
+	return r
+}
+
+func serveMem(t *testing.T, h http.Handler) *memRig {
+	t.Helper()
+	r := &memRig{network: new(memnet.Network)}
 	ln, err := r.network.Listen("tcp", "192.0.2.1:80")
 	if err != nil {
 		t.Fatal(err)

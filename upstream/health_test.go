@@ -63,6 +63,14 @@ func (b *fakeBackend) start(t *testing.T) {
 	}()
 }
 
+// await lets n more checks pass.
+func (b *fakeBackend) await(n int64) {
+	for want := b.checks.Load() + n; b.checks.Load() < want; {
+		time.Sleep(time.Second)
+	}
+	synctest.Wait()
+}
+
 func (b *fakeBackend) stop() {
 	b.srv.Close()
 	<-b.done
@@ -113,9 +121,9 @@ func TestHealth(t *testing.T) {
 		}
 		expect("at the start", "up up")
 		r.a.status.Store(503)
-		time.Sleep(22 * time.Second) // two checks
+		r.a.await(2)
 		expect("after two failures", "up up")
-		time.Sleep(12 * time.Second)
+		r.a.await(1)
 		expect("after three failures", "down up")
 		for range 4 {
 			if got := get(t, r.Pool); got != "192.0.2.2:80" {
@@ -133,9 +141,10 @@ func TestHealth(t *testing.T) {
 		}
 		r.a.status.Store(301)
 		r.b.status.Store(204)
-		time.Sleep(12 * time.Second)
+		r.a.await(1)
 		expect("after one success", "down down")
-		time.Sleep(13 * time.Second)
+		r.a.await(1)
+		r.b.await(1)
 		expect("after two", "up up")
 	})
 }
