@@ -210,7 +210,6 @@ var farFuture = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 // None of a hostile responder's answers is ever stapled, each is named, and
 // none costs more than a bounded time and memory.
 func TestHostileResponder(t *testing.T) {
-	const timeout = 300 * time.Millisecond
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -224,6 +223,10 @@ func TestHostileResponder(t *testing.T) {
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
 			url := server.URL + "/" + strings.ReplaceAll(name, " ", "-") + "/"
+			timeout := 20 * time.Second // not to be mistaken for the answer on a busy machine
+			if answer.want == ReasonTimeout {
+				timeout = 300 * time.Millisecond
+			}
 			s, err := New(Options{
 				Timeout: timeout, Now: w.clock, Logger: testLogger(t), StateDir: t.TempDir(),
 				Overrides: map[string]string{responderURL: url},
@@ -239,7 +242,7 @@ func TestHostileResponder(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			begin := time.Now()
 			s.refresh(t.Context(), s.list()[0])
-			if took := time.Since(begin); took > 4*timeout+time.Second {
+			if took := time.Since(begin); took > 10*time.Second {
 				t.Errorf("took %v", took)
 			}
 			runtime.ReadMemStats(&after)
@@ -306,7 +309,7 @@ func TestHandshakesNeverWait(t *testing.T) {
 	defer listener.Close()
 	ca := newCA(t, pki.CAOptions{})
 	cert := issue(t, ca, pki.Request{Names: []string{"a.test"}, OCSPServers: []string{"http://" + listener.Addr().String()}})
-	s, err := New(Options{Timeout: 2 * time.Second, Logger: testLogger(t)})
+	s, err := New(Options{Timeout: time.Hour, Logger: testLogger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,12 +320,8 @@ func TestHandshakesNeverWait(t *testing.T) {
 	}
 	server := tlsServer(t, s, cert)
 	for range 20 {
-		begin := time.Now()
-		state := handshake(t, server, ca, "a.test")
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("a handshake took %v", took)
-		}
-		if state.OCSPResponse != nil {
+		// One that waited would run into the deadline of the test.
+		if handshake(t, server, ca, "a.test").OCSPResponse != nil {
 			t.Error("stapled")
 		}
 	}

@@ -308,3 +308,40 @@ func TestPruneRemovesOnlyWhatIsOldAndUnused(t *testing.T) {
 		}
 	}
 }
+
+// A response without nextUpdate lives ten minutes from its receipt, across
+// restarts too.
+func TestRestartWithoutNextUpdate(t *testing.T) {
+	ca := newCA(t, pki.CAOptions{})
+	cert := serverCert(t, ca, "a.test")
+	spec := goodSpec(ca, cert.Leaf, time.Now())
+	spec.Singles[0].NextUpdate = time.Time{}
+	for age, want := range map[time.Duration]time.Duration{6 * time.Minute: 4 * time.Minute, 11 * time.Minute: 0, -time.Hour: 10 * time.Minute} {
+		dir := t.TempDir()
+		path := fileOf(dir, cert, goodSuffix)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, build(t, spec), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		received := time.Now().Add(-age)
+		if err := os.Chtimes(path, received, received); err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Options{StateDir: dir, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Prepare(t.Context(), cert); err != nil {
+			t.Fatal(err)
+		}
+		status := s.statusOf(t, "a.test")
+		if (s.served(t, cert) != nil) != (want > 0) {
+			t.Errorf("received %v ago: %+v", age, status)
+		}
+		if left := time.Until(status.Expires); want > 0 && (left > want || left < want-time.Minute) {
+			t.Errorf("received %v ago: served for %v more; want %v", age, left, want)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func program(t *testing.T, dir, port string, args ...string) (stop func()) {
 		_ = cmd.Process.Kill()
 		<-done
 	}
-	for deadline := time.Now().Add(5 * time.Second); !listening(t, port); {
+	for deadline := time.Now().Add(20 * time.Second); !listening(t, port); {
 		select {
 		case <-done:
 			t.Fatalf("%v ended: %s", args, out.String())
@@ -105,7 +105,7 @@ func newReal(t *testing.T, ca *pki.CA, cert *tls.Certificate, o Options) *real {
 // await waits until the last result is the one wanted.
 func (r *real) await(t *testing.T, want Reason) CertificateStatus {
 	t.Helper()
-	deadline := time.Now().Add(8 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for {
 		status := r.Status()[0]
 		if status.LastResult == want {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"io"
 	"math/big"
 	"net/http"
@@ -100,13 +101,26 @@ func readRequest(req *http.Request) ([]byte, error) {
 	if req.Method == http.MethodPost {
 		return io.ReadAll(io.LimitReader(req.Body, 64<<10))
 	}
+	// The base64 may come unescaped, with slashes in it, below any path.
 	path := req.URL.EscapedPath()
-	encoded, err := url.PathUnescape(path[strings.LastIndexByte(path, '/')+1:])
-	if err != nil {
-		return nil, err
+	for {
+		_, rest, ok := strings.Cut(path, "/")
+		if !ok {
+			return nil, errors.New("no request in the path")
+		}
+		path = rest
+		encoded, err := url.PathUnescape(path)
+		if err != nil {
+			return nil, err
+		}
+		if der, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(der) > 0 && der[0] == derSequence {
+			return der, nil
+		}
 	}
-	return base64.StdEncoding.DecodeString(encoded)
 }
+
+// derSequence is the first byte of every OCSP request.
+const derSequence = 0x30
 
 // Respond answers one DER-encoded request. What is no request gets a
 // malformedRequest answer, a certificate of another issuer unauthorized.
