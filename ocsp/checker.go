@@ -107,12 +107,14 @@ func NewClientChecker(o CheckerOptions) (*ClientChecker, error) {
 	}
 	transport := o.Transport
 	if transport == nil {
-		transport = newTransport(o.Timeout, o.Proxy)
+		transport = newTransport(o.Timeout, checkSlots, o.Proxy)
 	}
+	f := newFetcher(transport, checkSlots, o.Timeout)
+	f.now, f.log = o.Now, o.Logger
 	return &ClientChecker{
 		opts:      o,
 		endpoints: endpoints{overrides: o.Overrides, local: o.Local},
-		fetcher:   &fetcher{client: newClient(transport), timeout: o.Timeout, now: o.Now, log: o.Logger},
+		fetcher:   f,
 		answers:   answers,
 		flights:   make(map[[32]byte]*flight),
 		checks:    make(map[string]uint64),

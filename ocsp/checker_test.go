@@ -181,3 +181,31 @@ func TestCheckerHostile(t *testing.T) {
 		t.Error("a negative timeout was accepted")
 	}
 }
+
+// Many clients that come at once are answered although each is its own fetch.
+func TestCheckerUnderABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		responder := pki.NewResponder(ca, pki.ResponderOptions{})
+		n := newNetwork()
+		n.set("ocsp.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(50 * time.Millisecond)
+			responder.ServeHTTP(w, r)
+		}))
+		c := newChecker(t, silentAware(n))
+		var wg sync.WaitGroup
+		for range 500 {
+			cert := issue(t, ca, pki.Request{CommonName: "client", Client: true, Key: key, OCSPServers: []string{responderURL}})
+			wg.Go(func() {
+				if err := c.Check(t.Context(), cert.Leaf, ca.Certificate); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -39,6 +39,12 @@ type fetcher struct {
 	results map[Reason]uint64
 }
 
+// newFetcher returns a fetcher without clock and logger, which are the
+// caller's to set.
+func newFetcher(transport http.RoundTripper, slots int, timeout time.Duration) *fetcher {
+	return &fetcher{client: newClient(transport), timeout: timeout, responders: responders{slots: slots}}
+}
+
 // fetchError is a failed fetch with a hint when to try again.
 type fetchError struct {
 	err   error

@@ -128,7 +128,9 @@ func TestGetIsRepeatedByPost(t *testing.T) {
 }
 
 func testFetcher(t *testing.T, transport http.RoundTripper) *fetcher {
-	return &fetcher{client: newClient(transport), timeout: 5 * time.Second, now: time.Now, log: testLogger(t)}
+	f := newFetcher(transport, stapleSlots, 5*time.Second)
+	f.now, f.log = time.Now, testLogger(t)
+	return f
 }
 
 func TestRequestsAreWellFormed(t *testing.T) {
@@ -287,8 +289,8 @@ func TestOneStuckResponderAmongThree(t *testing.T) {
 		if spread := times[len(times)-1].Sub(times[0]); spread < 5*time.Second {
 			t.Errorf("the first requests came within %v: not spread", spread)
 		}
-		if got := stuck.most.Load(); got > responderSlots {
-			t.Errorf("%d requests at a time at the stuck responder; want %d at most", got, responderSlots)
+		if got := stuck.most.Load(); got > stapleSlots {
+			t.Errorf("%d requests at a time at the stuck responder; want %d at most", got, stapleSlots)
 		}
 		advance(time.Hour)
 		// The breaker keeps an hour's requests for 333 certificates few.

@@ -36,10 +36,11 @@ func Fetch(ctx context.Context, leaf, issuer *x509.Certificate, o FetchOptions) 
 	timeout := cmp.Or(o.Timeout, defaultTimeout)
 	transport := o.Transport
 	if transport == nil {
-		own := newTransport(timeout, o.Proxy)
+		own := newTransport(timeout, 1, o.Proxy)
 		defer own.CloseIdleConnections()
 		transport = own
 	}
-	f := &fetcher{client: newClient(transport), timeout: timeout, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	f := newFetcher(transport, 1, timeout)
+	f.now, f.log = time.Now, slog.New(slog.DiscardHandler)
 	return f.fetch(ctx, t, nil)
 }

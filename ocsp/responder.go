@@ -10,7 +10,8 @@ import (
 
 // The bounds on what one responder is asked.
 const (
-	responderSlots   = 4                // exchanges at a time
+	stapleSlots      = 4                // exchanges at a time, for staples: nobody waits for them
+	checkSlots       = 64               // the same for client certificates: a connection waits
 	breakerThreshold = 5                // failures in a row that open the breaker
 	breakerMin       = 30 * time.Second // how long it stays open, doubling
 	breakerMax       = 10 * time.Minute
@@ -31,6 +32,8 @@ type responder struct {
 // responders holds every responder met. Their number is bounded by the URLs
 // in certificates that a CA of ours signed.
 type responders struct {
+	slots int // exchanges at a time with each
+
 	mu   sync.Mutex
 	byID map[string]*responder
 }
@@ -46,7 +49,7 @@ func (r *responders) get(rawURL string) *responder {
 		r.byID = make(map[string]*responder)
 	}
 	if r.byID[id] == nil {
-		r.byID[id] = &responder{slots: make(chan struct{}, responderSlots)}
+		r.byID[id] = &responder{slots: make(chan struct{}, r.slots)}
 	}
 	return r.byID[id]
 }

@@ -67,13 +67,15 @@ func New(o Options) (*Stapler, error) {
 	}
 	transport := o.Transport
 	if transport == nil {
-		transport = newTransport(o.Timeout, o.Proxy)
+		transport = newTransport(o.Timeout, stapleSlots, o.Proxy)
 	}
+	f := newFetcher(transport, stapleSlots, o.Timeout)
+	f.now, f.log = o.Now, o.Logger
 	return &Stapler{
 		opts:      o,
 		log:       o.Logger,
 		endpoints: endpoints{overrides: o.Overrides, local: o.Local},
-		fetcher:   &fetcher{client: newClient(transport), timeout: o.Timeout, now: o.Now, log: o.Logger},
+		fetcher:   f,
 		disk:      newDisk(o.StateDir, o.Logger),
 		shared:    &shared{store: o.Store, now: o.Now, log: o.Logger},
 		cache:     c,
@@ -162,25 +164,37 @@ func (s *Stapler) register(cert *tls.Certificate) (e *entry, fresh, running bool
 	return e, true, running
 }
 
-// retain adds a reference to the entry with that key. If there is none, it
-// adds fresh, which may be nil.
+// retain adds a reference to the entry with that key. If there is none, or one
+// whose issuer was not to be found, it needs fresh: without it, it returns nil.
 func (s *Stapler) retain(key [32]byte, fresh *entry) (*entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[key]
-	if e == nil {
+	if e == nil || e.problem == StateNoIssuer {
 		if fresh == nil {
 			return nil, s.running
 		}
-		e = fresh
-		s.entries[key] = e
-		if e.problem == "" {
-			s.asked++
-			s.fitCapacity()
-		}
+		e = s.replace(e, fresh)
 	}
 	e.refs++
 	return e, s.running
+}
+
+// replace puts fresh in place of old, which may be nil and has no worker,
+// unless that brings nothing. s.mu is held.
+func (s *Stapler) replace(old, fresh *entry) *entry {
+	if old != nil && fresh.problem != "" {
+		return old
+	}
+	if old != nil { // the chain was completed
+		fresh.refs = old.refs
+	}
+	s.entries[fresh.key] = fresh
+	if fresh.problem == "" {
+		s.asked++
+		s.fitCapacity()
+	}
+	return fresh
 }
 
 // fitCapacity keeps room for every staple in use. s.mu is held.

@@ -561,6 +561,19 @@ func TestWithoutResponderOrIssuer(t *testing.T) {
 		if st.Certificates != 5 || st.WithResponder != 2 || st.Stapled != 1 {
 			t.Errorf("stats = %+v", st)
 		}
+		// The chain is completed, and the certificate loaded again.
+		whole := *orphan
+		whole.Certificate = [][]byte{orphan.Certificate[0], ca.Certificate.Raw}
+		r.prepare(t, &whole)
+		r.Release(orphan)
+		advance(time.Second)
+		if got := r.statusOf(t, "orphan.test"); got.State != StateGood {
+			t.Errorf("with its issuer: %+v", got)
+		}
+		r.Release(&whole)
+		if got := r.Stats(); got.Certificates != 4 || got.Stapled != 1 {
+			t.Errorf("stats = %+v", got)
+		}
 		if err := r.Prepare(t.Context(), &tls.Certificate{}); err == nil {
 			t.Error("a certificate without a leaf was accepted")
 		}

@@ -14,8 +14,9 @@ import (
 const maxRedirects = 3
 
 // newTransport returns a transport with a deadline at each step of an
-// exchange that lasts timeout at most.
-func newTransport(timeout time.Duration, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+// exchange that lasts timeout at most, for the given number of exchanges at a
+// time with one responder.
+func newTransport(timeout time.Duration, slots int, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
@@ -26,10 +27,10 @@ func newTransport(timeout time.Duration, proxy func(*http.Request) (*url.URL, er
 		ResponseHeaderTimeout:  timeout * 4 / 5,
 		DisableCompression:     true, // 64 KiB must mean 64 KiB
 		MaxResponseHeaderBytes: 16 << 10,
-		MaxIdleConnsPerHost:    1,
-		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    (slots + 3) / 4,
+		MaxIdleConns:           4 * slots,
 		IdleConnTimeout:        30 * time.Second,
-		MaxConnsPerHost:        2 * responderSlots,
+		MaxConnsPerHost:        2 * slots,
 	}
 }
 
