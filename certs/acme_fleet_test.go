@@ -179,7 +179,7 @@ func TestTwoReplicas(t *testing.T) {
 			here := newACMEStore(t, Options{StateDir: dir})
 			p.add(here)
 			p.gate.Lock() // the CA waits until this replica is ready
-			_, lines := startChild(t, childConfig{dir, []Source{source}})
+			_, lines := startChild(t, childConfig{StateDir: dir, Sources: []Source{source}})
 			expect(t, lines, "running")
 			eventually(t, 20*time.Second, "locked by the other process", func() bool {
 				_, err := os.Stat(filepath.Join(dir, "acme", "locks", "issue_cert_a.test.lock"))
@@ -208,7 +208,7 @@ func TestKilledDuringOrder(t *testing.T) {
 	p := newPebble(t, pebbleOptions{env: []string{"PEBBLE_VA_NOSLEEP=", "PEBBLE_VA_SLEEPTIME=5"}})
 	dir := t.TempDir()
 	source := p.source(nil, "a.test")
-	first, lines := startChild(t, childConfig{dir, []Source{source}})
+	first, lines := startChild(t, childConfig{StateDir: dir, Sources: []Source{source}})
 	expect(t, lines, "running")
 	eventually(t, 30*time.Second, "placing an order", func() bool { return strings.Contains(p.log.String(), "Added order") })
 	if err := first.Process.Kill(); err != nil {

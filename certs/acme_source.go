@@ -3,11 +3,13 @@ package certs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/caddyserver/certmagic"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 )
 
@@ -109,41 +111,66 @@ func (l *loading) acme(ctx context.Context, i int, src *Source) provider {
 		}
 	}
 	for _, name := range a.config.Hosts {
-		h := newACMEHost(a, name, false)
-		l.firstCertificate(ctx, h)
-		a.hosts = append(a.hosts, h)
+		a.hosts = append(a.hosts, newACMEHost(a, name, false))
 	}
+	l.firstCertificates(ctx, a)
 	return a
 }
 
-// firstCertificate gives a host the certificate from the storage, or the one
-// that another source, as of a CA given up, has for it now. A storage that
+// firstCertificates gives hosts the certificates from the storage, or those
+// that another source, as of a CA given up, has for them now. A storage that
 // cannot be reached is no reason not to start: Run will try again.
-func (l *loading) firstCertificate(ctx context.Context, h *acmeHost) {
-	stored, err := h.source.load(ctx, h.name)
-	if err != nil {
-		l.store.log.Warn("stored certificate was not loaded", "name", h.name, "err", err)
-		h.slot.fail(err, l.now)
+func (l *loading) firstCertificates(ctx context.Context, a *acmeSource) {
+	found := make([]*stored, len(a.hosts))
+	errs := make([]error, len(a.hosts))
+	var away atomic.Bool // the storage; asking for every name would take long
+	var g errgroup.Group
+	g.SetLimit(maxOrders)
+	for i, h := range a.hosts {
+		g.Go(func() error {
+			if away.Load() {
+				return nil
+			}
+			if found[i], errs[i] = a.load(ctx, h.name); errs[i] != nil && !errors.Is(errs[i], errDamaged) {
+				away.Store(true)
+			}
+			return nil
+		})
 	}
-	if stored != nil {
-		h.slot.cert = l.store.acquire(stored.cert, h.name)
-		h.slot.acme.State = ACMEValid
-		h.slot.acme.Directory = stored.directory
-		return
+	g.Wait()
+	for i, h := range a.hosts {
+		if errs[i] != nil {
+			l.store.log.Warn("stored certificate was not loaded", "name", h.name, "err", errs[i])
+			h.slot.fail(errs[i], l.now)
+		}
+		if st := found[i]; st != nil {
+			h.slot.cert = l.store.acquire(st.cert, h.name)
+			h.slot.acme.State, h.slot.acme.Directory = ACMEValid, st.directory
+		} else {
+			h.slot.cert = l.inherited(h.name)
+		}
+	}
+}
+
+// inherited returns the certificate that an installed ACME source has for a
+// name, held once more; nil if there is none.
+func (l *loading) inherited(name string) *certificate {
+	if l.old == nil {
+		return nil
 	}
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	if l.old == nil {
-		return
-	}
 	for _, p := range l.old.providers {
-		if have, ok := p.(*acmeSource); ok {
-			if old := have.host(h.name); old != nil && old.slot.cert != nil {
-				h.slot.cert, _ = l.store.registry.acquire(old.slot.cert)
-				return
-			}
+		a, ok := p.(*acmeSource)
+		if !ok {
+			continue
+		}
+		if h := a.host(name); h != nil && h.slot.cert != nil {
+			held, _ := l.store.registry.acquire(h.slot.cert)
+			return held
 		}
 	}
+	return nil
 }
 
 // limiter bounds how many names are tried on demand.

@@ -43,7 +43,9 @@ type acmeWorker struct {
 
 func (w *acmeWorker) run() {
 	for {
-		w.look()
+		if err := w.look(); err != nil && !w.endure(err) {
+			return
+		}
 		w.askARI()
 		if w.due(time.Now()) {
 			if !w.obtain() {
@@ -63,28 +65,43 @@ func (w *acmeWorker) run() {
 	}
 }
 
-// look takes over what the storage has.
-func (w *acmeWorker) look() {
+// look takes over what the storage has. The error is that of a storage that
+// cannot be reached.
+func (w *acmeWorker) look() error {
 	now := time.Now()
 	w.lookAt = now.Add(jitter(storageInterval))
 	st, err := w.source.load(w.ctx, w.host.name)
 	if w.ctx.Err() != nil {
-		return
+		return nil
 	}
 	if err != nil {
 		w.store.log.Warn("stored certificate was not loaded", "name", w.host.name, "err", err)
 	}
 	if err != nil && !errors.Is(err, errDamaged) {
-		// The storage cannot be reached: what was known is all there is. It is
-		// worth a look sooner than usual.
-		w.lookAt = now.Add(jitter(w.store.seams.backoff(0)))
-		w.report(err, now)
-		return
+		return err
 	}
 	w.stored = st
 	if st != nil {
 		w.take(st)
 	}
+	return nil
+}
+
+// endure goes on without the storage: what was known is all there is, and it is
+// worth a look sooner than usual. A name that is wanted on demand is tried again
+// when somebody asks for it: endure then reports false.
+func (w *acmeWorker) endure(err error) bool {
+	now := time.Now()
+	w.lookAt = now.Add(jitter(w.store.seams.backoff(1)))
+	w.retryAt = w.lookAt
+	served := w.report(err, now)
+	return served || !w.onDemand()
+}
+
+func (w *acmeWorker) onDemand() bool {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	return w.host.slot.acme.OnDemand
 }
 
 // take serves a stored certificate if it is another one than before.
@@ -252,9 +269,11 @@ func (w *acmeWorker) obtain() bool {
 	}
 	before := w.stored
 	w.ordering = true
-	w.look()
+	err = w.look()
 	w.ordering = false
 	switch {
+	case err != nil:
+		return w.failed(err, onDemand)
 	case w.stored == nil:
 		return w.failed(errors.New("the storage does not have the certificate that was just stored"), onDemand)
 	case before != nil && before.cert.id == w.stored.cert.id:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -20,6 +21,9 @@ const childEnv = "TLSPROXY_CERTS_TEST_CHILD"
 type childConfig struct {
 	StateDir string
 	Sources  []Source
+	// NoInotify gives the child a user namespace in which nothing can be
+	// watched.
+	NoInotify bool
 }
 
 // child runs a store until it is killed, if this process is such a child, and
@@ -34,6 +38,12 @@ func child() bool {
 		fmt.Println("error", err)
 		return true
 	}
+	if c.NoInotify {
+		if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0); err != nil {
+			fmt.Println("error", err)
+			return true
+		}
+	}
 	s, err := New(Options{StateDir: c.StateDir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		fmt.Println("error", err)
@@ -47,8 +57,15 @@ func child() bool {
 	s.Install(set)
 	fmt.Println("running")
 	go func() {
-		last := ""
+		last, polling := "", false
 		for range time.Tick(10 * time.Millisecond) {
+			if !polling && s.Stats().Polling {
+				polling = true
+				fmt.Println("polling")
+			}
+			if c.NoInotify && !polling {
+				continue
+			}
 			if st := s.Status()[0]; st.Fingerprint != last {
 				last = st.Fingerprint
 				fmt.Println("serving", last)
@@ -72,6 +89,13 @@ func startChild(t *testing.T, c childConfig) (*exec.Cmd, <-chan string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = t.Output()
+	if c.NoInotify {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -31,11 +32,19 @@ const (
 type fileLoop struct {
 	store *Store
 	watch watcher // nil: polling
+
+	// Reloads run beside the loop, because preparing a certificate may take
+	// seconds in which other files change too.
+	wg        sync.WaitGroup
+	busy      map[*fileSource]bool
+	preparing bool
+	done      chan *fileSource // a reload ended; nil: a preparation did
 }
 
 func (s *Store) runFiles(ctx context.Context) error {
-	l := &fileLoop{store: s}
+	l := &fileLoop{store: s, busy: make(map[*fileSource]bool), done: make(chan *fileSource)}
 	defer l.stopWatching()
+	defer l.wg.Wait()
 	if w, err := s.seams.newWatcher(); err != nil {
 		l.poll(err)
 	} else {
@@ -64,7 +73,17 @@ func (s *Store) runFiles(ctx context.Context) error {
 			look.Reset(0)
 		case <-look.C:
 			since = time.Time{}
-			look.Reset(l.look(ctx))
+			l.look(ctx)
+			look.Reset(l.wait())
+		case f := <-l.done:
+			if f == nil {
+				l.preparing = false
+				continue
+			}
+			delete(l.busy, f)
+			if since.IsZero() { // else a look is near
+				look.Reset(l.wait())
+			}
 		case <-review.C:
 			review.Reset(l.review(ctx))
 		}
@@ -109,35 +128,63 @@ func (l *fileLoop) interval() time.Duration {
 	return cmp.Or(l.store.options.PollInterval, pollWatched)
 }
 
-// look reloads what changed and returns when to look again.
-func (l *fileLoop) look(ctx context.Context) time.Duration {
-	s := l.store
-	sources := s.fileSources()
+// look reloads what changed.
+func (l *fileLoop) look(ctx context.Context) {
+	sources := l.store.fileSources()
 	l.follow(sources)
-	wait := l.interval()
 	now := time.Now()
-	var certs []*certificate
 	for _, f := range sources {
+		if l.busy[f] {
+			continue
+		}
 		due := !f.retryAt.IsZero() && !now.Before(f.retryAt)
 		st := f.takeStamp()
 		if st.text != f.stamp.text {
 			f.retries = 0
 		}
 		if due || st.differs(f.stamp) {
-			s.reload(ctx, f)
-		}
-		if !f.retryAt.IsZero() {
-			wait = min(wait, max(0, time.Until(f.retryAt)))
+			l.busy[f] = true
+			l.beside(ctx, f, func() { l.store.reload(ctx, f) })
 		}
 	}
 	// Certificates whose preparation failed get another chance.
-	s.mu.Lock()
-	if s.set != nil {
-		certs = s.set.certificates()
+	if left := l.store.unprepared(); len(left) > 0 && !l.preparing {
+		l.preparing = true
+		l.beside(ctx, nil, func() { l.store.registry.prepareAll(ctx, left) })
 	}
-	s.mu.Unlock()
-	s.registry.prepareAll(ctx, certs)
+}
+
+// beside runs work beside the loop, and tells it when that has ended.
+func (l *fileLoop) beside(ctx context.Context, f *fileSource, work func()) {
+	l.wg.Go(func() {
+		work()
+		select {
+		case l.done <- f:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// wait is how long it is until files must be looked at even if nothing
+// happens.
+func (l *fileLoop) wait() time.Duration {
+	wait := l.interval()
+	for _, f := range l.store.fileSources() {
+		if !l.busy[f] && !f.retryAt.IsZero() {
+			wait = min(wait, max(0, time.Until(f.retryAt)))
+		}
+	}
 	return wait
+}
+
+// unprepared returns the certificates in use that are not prepared.
+func (s *Store) unprepared() []*certificate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil {
+		return nil
+	}
+	return s.registry.unprepared(s.set.certificates())
 }
 
 func (s *Store) fileSources() []*fileSource {

@@ -98,11 +98,13 @@ func parseKeyBlock(block *pem.Block, passphrase []byte) (crypto.Signer, error) {
 	// The encryption of PEM itself (RFC 1421) is weak, but files of old
 	// OpenSSL versions have it, and refusing them would make people store the
 	// key in clear.
+	//lint:ignore SA1019 see above
 	if x509.IsEncryptedPEMBlock(block) { //nolint:staticcheck // SA1019: see above
 		if len(passphrase) == 0 {
 			return nil, errEncrypted
 		}
 		var err error
+		//lint:ignore SA1019 see above
 		der, err = x509.DecryptPEMBlock(block, passphrase) //nolint:staticcheck // SA1019: see above
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errWrongPassphrase, err)

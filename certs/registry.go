@@ -97,6 +97,23 @@ func (r *registry) prepareAll(ctx context.Context, certs []*certificate) {
 	g.Wait()
 }
 
+// unprepared returns those certificates that nobody has prepared or is
+// preparing.
+func (r *registry) unprepared(certs []*certificate) []*certificate {
+	if r.prepareHook == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var left []*certificate
+	for _, c := range certs {
+		if h := r.held[c.whole]; h != nil && h.state == unprepared {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
 // begin marks a certificate as being prepared. It returns nil, and what to
 // wait for, when somebody else is at it.
 func (r *registry) begin(c *certificate) (*held, <-chan struct{}) {

@@ -365,12 +365,29 @@ func TestWatchLimit(t *testing.T) {
 	}
 	load(t, s, Source{Files: f})
 	run(t, s)
-	eventually(t, 5*time.Second, "polling", func() bool { return s.Stats().Polling })
-	if !strings.Contains(log.String(), "files cannot be watched") || !strings.Contains(log.String(), "no space left") {
-		t.Errorf("log does not say so:\n%s", log.String())
-	}
+	eventually(t, 5*time.Second, "polling, and saying so", func() bool {
+		return s.Stats().Polling && strings.Contains(log.String(), "files cannot be watched") && strings.Contains(log.String(), "no space left")
+	})
 	writePair(t, dir, "a", two)
 	eventually(t, 3*time.Second, "serving the new certificate", func() bool { return serves(s, "a.test", two) })
+}
+
+// TestKernelWithoutInotify runs in a user namespace whose limit of inotify
+// instances is 0.
+func TestKernelWithoutInotify(t *testing.T) {
+	t.Parallel()
+	ca := newCA(t)
+	one, two := issue(t, ca, pki.Request{Names: []string{"a.test"}}), issue(t, ca, pki.Request{Names: []string{"a.test"}})
+	dir := t.TempDir()
+	f := writePair(t, dir, "a", one)
+	_, lines := startChild(t, childConfig{Sources: []Source{{Files: f}}, NoInotify: true})
+	expect(t, lines, "running")
+	expect(t, lines, "polling")
+	first := expect(t, lines, "serving")
+	writePair(t, dir, "a", two)
+	if second := expect(t, lines, "serving"); second == first {
+		t.Errorf("serving %s twice", first)
+	}
 }
 
 // hooks records what the stapler would be told.
@@ -469,9 +486,7 @@ func TestReloadsLeaveNothing(t *testing.T) {
 	if h.early > 0 {
 		t.Errorf("%d certificates were served before they were prepared", h.early)
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines; %d before", n, goroutines)
-	}
+	eventually(t, 5*time.Second, "down to as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
 	load(t, s)
 	stop()
 	if n := h.live(t); n != 0 || len(s.registry.held) != 0 {
@@ -495,4 +510,42 @@ func TestPreparationFails(t *testing.T) {
 	eventually(t, 5*time.Second, "prepared", func() bool { return h.live(t) == 1 })
 	load(t, s)
 	eventually(t, 5*time.Second, "released", func() bool { return h.live(t) == 0 })
+}
+
+// TestSlowPreparation: while one certificate waits for its first staple the old
+// one is served, and other files are reloaded as ever.
+func TestSlowPreparation(t *testing.T) {
+	t.Parallel()
+	ca := newCA(t)
+	dir := t.TempDir()
+	cert := func(name string) *tls.Certificate { return issue(t, ca, pki.Request{Names: []string{name}}) }
+	slow, other := cert("slow.test"), cert("other.test")
+	release := make(chan struct{})
+	waiting := make(chan struct{}, 10)
+	var slow2 *tls.Certificate
+	s := newStore(t, Options{PollInterval: time.Hour, Prepare: func(c context.Context, cert *tls.Certificate) error {
+		if slow2 != nil && cert.Leaf.Equal(slow2.Leaf) {
+			waiting <- struct{}{}
+			select {
+			case <-release:
+			case <-c.Done():
+				return c.Err()
+			}
+		}
+		return nil
+	}})
+	load(t, s, Source{Files: writePair(t, dir, "slow", slow)}, Source{Files: writePair(t, dir, "other", other)})
+	slow2 = cert("slow.test")
+	run(t, s)
+	eventually(t, 5*time.Second, "watching", func() bool { return s.Stats().Watched > 0 })
+	writePair(t, dir, "slow", slow2)
+	<-waiting
+	other2 := cert("other.test")
+	writePair(t, dir, "other", other2)
+	eventually(t, within, "serving the other file", func() bool { return serves(s, "other.test", other2) })
+	if !serves(s, "slow.test", slow) {
+		t.Error("a certificate is served that is still being prepared")
+	}
+	close(release)
+	eventually(t, within, "serving the prepared certificate", func() bool { return serves(s, "slow.test", slow2) })
 }

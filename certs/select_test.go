@@ -357,12 +357,11 @@ func TestStatus(t *testing.T) {
 func TestSameKeyRenewal(t *testing.T) {
 	ca := newCA(t)
 	dir := t.TempDir()
-	old := issue(t, ca, pki.Request{Names: []string{"a.test"}})
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
-	old = issue(t, ca, pki.Request{Names: []string{"a.test"}, Key: key})
+	old := issue(t, ca, pki.Request{Names: []string{"a.test"}, Key: key})
 	s := newStore(t, Options{})
 	load(t, s, Source{Files: writePair(t, dir, "a", old)})
 	before := slices.Clone(s.Keys("a.test"))
