@@ -174,6 +174,25 @@ func TestSingleUseWhenTakeFails(t *testing.T) {
 	})
 }
 
+// Single use holds from the reload that sets it: copies that a replica had
+// before are not used any more.
+func TestSingleUseFromNowOn(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		a, b, _ := fleet(t, Options{})
+		c := client(version, "a.test")
+		a.full(t, c)
+		synctest.Wait()
+		keep(c)
+		for _, p := range []*proxy{a, b} {
+			if err := p.r.SetLimits(Limits{ReuseWindow: SingleUse}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.connect(t, c).want(t, true, HitShared)
+		a.connect(t, c).want(t, false, Absent)
+	})
+}
+
 // With single use, a session that may have reached the store is not put again:
 // it might have been used up meanwhile.
 func TestSingleUseIsPutOnce(t *testing.T) {

@@ -176,6 +176,22 @@ func TestSuccessorsAreBounded(t *testing.T) {
 	})
 }
 
+// What follows a handle that was already cut lives on: each of a browser's
+// parallel connections may leave the session that it uses later.
+func TestSuccessorsOutliveTheWindow(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		p := newProxy(t, Options{})
+		c := client(version, "a.test")
+		p.full(t, c)
+		first := withTicket(t, c, ticketOf(t, c))
+		p.connect(t, first).want(t, true, Hit)
+		time.Sleep(5 * time.Second)
+		p.connect(t, c).want(t, true, Hit) // with the handle that was cut
+		time.Sleep(time.Hour)
+		p.connect(t, c).want(t, true, Hit)
+	})
+}
+
 // With single use, of two connections with one handle the second at commit
 // keeps its connection, and its new session is not stored.
 func TestSingleUseSecondAtCommit(t *testing.T) {

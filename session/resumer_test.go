@@ -114,6 +114,16 @@ func TestOversizedStateIsNotStored(t *testing.T) {
 	})
 }
 
+// What the cache does not hold leaves nothing behind.
+func TestNoRoom(t *testing.T) {
+	p := newProxy(t, Options{MaxBytes: 10 << 10, Limits: Limits{ClientShare: 1}})
+	e := entry{client: 1, stored: p.r.second(), deadline: time.Now().Add(time.Hour).UnixNano()}
+	if why := p.r.put(newID(0), e, make([]byte, maxState)); why != noRoom {
+		t.Errorf("%q, want %q", why, noRoom)
+	}
+	accounts(t, p.r)
+}
+
 // Secrets are wiped when a session is dropped from beside the cache.
 func TestAsideWipes(t *testing.T) {
 	var a aside

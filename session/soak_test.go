@@ -14,13 +14,12 @@ import (
 // Clients that come back again and again all resume, hold at most two sessions
 // each once the reuse window has passed, and cost no memory that grows.
 //
-// The short form makes 10 resumptions for each of 1,000 clients, or 2 under the
-// race detector. The full
-// form, a million, takes some minutes:
+// The short form makes 10 resumptions for each of 1,000 clients, fewer under
+// the race detector. The full form, a million, takes some minutes:
 //
 //	TLSPROXY_SOAK=1000000 go test -run TestSoak -timeout 1h ./session
 func TestSoak(t *testing.T) {
-	const clients, window = 1000, time.Second
+	const clients, window = soakClients, time.Second
 	total := soaking
 	if s := os.Getenv("TLSPROXY_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
