@@ -46,7 +46,7 @@ func New(opts Options) (*Handler, error) {
 	h := &Handler{
 		opts:    opts,
 		hosts:   newHostTable(),
-		classes: newHeaderClasses(opts.Sites),
+		classes: newHeaderClasses(opts),
 		trust:   unmapped(opts.TrustedProxies),
 	}
 	var errs []error
@@ -103,7 +103,7 @@ func (h *Handler) addSite(cfg Site) error {
 	if !httpguts.ValidHeaderFieldValue(cfg.HSTS) {
 		keep(fmt.Errorf("hsts %q has control characters", cfg.HSTS))
 	}
-	for _, name := range cfg.Identity.names() {
+	for _, name := range cfg.Identity.Headers() {
 		if !httpguts.ValidHeaderFieldName(name) || isFraming(http.CanonicalHeaderKey(name)) {
 			keep(fmt.Errorf("identity header %q cannot be used", name))
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -24,7 +25,7 @@ type headerClasses map[string]headerClass
 // newHeaderClasses lists the headers by which proxies tell backends who the client
 // is and what it asked for. Headers of one site are removed for every site: sites
 // may share a backend.
-func newHeaderClasses(sites []Site) headerClasses {
+func newHeaderClasses(o Options) headerClasses {
 	c := headerClasses{"Client-Cert": identity, "Client-Cert-Chain": identity}
 	for _, name := range []string{
 		"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "X-Cluster-Client-Ip", "Cf-Connecting-Ip",
@@ -32,10 +33,12 @@ func newHeaderClasses(sites []Site) headerClasses {
 	} {
 		c[name] = forwarding
 	}
-	for _, s := range sites {
-		for _, name := range s.Identity.names() {
-			c[http.CanonicalHeaderKey(name)] = identity
-		}
+	names := slices.Clone(o.IdentityHeaders)
+	for _, s := range o.Sites {
+		names = append(names, s.Identity.Headers()...)
+	}
+	for _, name := range names {
+		c[http.CanonicalHeaderKey(name)] = identity
 	}
 	return c
 }

@@ -189,11 +189,13 @@ func TestIdentityHeaders(t *testing.T) {
 	spoof := http.Header{
 		"Client-Cert": {":AAAA:"}, "Client-Cert-Chain": {":AAAA:"}, "Client_Cert": {":AAAA:"}, "X-Subject": {"CN=root"}, "X_subject": {"CN=root"},
 		"X-Serial": {"1"}, "X-Verify": {"SUCCESS"}, "X-Fingerprint": {"00"}, "X-Elsewhere": {"CN=root"},
+		"X-Other-Listener": {"CN=root"},
 	}
 	eachProtocol(t, func(t *testing.T, proto string) {
 		r := startRig(t, proto, headerBackend(t), func(o *Options) {
 			o.TrustedProxies = loopback // even a trusted peer must not claim an identity
 			o.Sites[0].Identity = Identity{Cert: true, Chain: true, Subject: "X-Subject", Serial: "X-Serial", Fingerprint: "X-Fingerprint", Verify: "X-Verify"}
+			o.IdentityHeaders = []string{"x-other-listener"}
 			o.Sites = append(o.Sites, Site{Hosts: []string{"other.test"}, Routes: o.Sites[0].Routes, Identity: Identity{Subject: "x-elsewhere"}})
 		})
 		got := r.ask(spoof.Clone())

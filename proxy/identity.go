@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// names lists the configured header names.
-func (id Identity) names() []string {
+// Headers lists the names of headers configured here; see
+// [Options].IdentityHeaders.
+func (id Identity) Headers() []string {
 	var names []string
 	for _, n := range []string{id.Subject, id.Serial, id.Fingerprint, id.Verify} {
 		if n != "" {

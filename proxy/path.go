@@ -3,7 +3,7 @@ package proxy
 import "strings"
 
 // maxUnclearPath bounds the paths that are compared in all their readings.
-const maxUnclearPath = 8 << 10
+const maxUnclearPath = 4 << 10
 
 // plainReading is the path decoded, encoded slashes and backslashes left alone.
 func plainReading(path string) string { return decode(path, true) }

@@ -114,7 +114,7 @@ type HeaderRules struct {
 
 // Identity says how the backend learns of a verified client certificate. Incoming
 // copies of Client-Cert and Client-Cert-Chain, and of every header named here in
-// any site, are removed from all requests.
+// any site of the handler, are removed from all requests.
 type Identity struct {
 	// Cert sends the certificate as Client-Cert (RFC 9440, section 2.2).
 	Cert bool
@@ -131,6 +131,10 @@ type Identity struct {
 type Options struct {
 	// Sites are the sites.
 	Sites []Site
+	// IdentityHeaders are names of headers that are removed from all requests, beside
+	// those that Sites name: give every handler those of all handlers, since sites of
+	// several listeners may share a backend.
+	IdentityHeaders []string
 	// TrustedProxies are the clients whose forwarding headers are believed.
 	TrustedProxies []netip.Prefix
 	// ConnInfo finds the connection of a request in its context. Nil, or a nil result,

@@ -55,7 +55,7 @@ var testPKI = sync.OnceValues(func() (*pki.CA, *tls.Certificate) {
 
 // rig is a handler behind a real TLS server.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	proto   string
 	addr    string
 	handler *Handler
@@ -74,7 +74,7 @@ func clientTLS(proto string) *tls.Config {
 }
 
 // startRig serves opts; the sites default to app.test with everything on upstream.
-func startRig(t *testing.T, proto string, up http.RoundTripper, change func(*Options)) *rig {
+func startRig(t testing.TB, proto string, up http.RoundTripper, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, proto: proto, records: make(chan Record, 1000)}
 	opts := Options{
@@ -238,13 +238,13 @@ func (r *rig) record() Record {
 }
 
 // backend starts an HTTP/1.1 backend and returns a pool of it.
-func backend(t *testing.T, h http.HandlerFunc) *upstream.Pool {
+func backend(t testing.TB, h http.HandlerFunc) *upstream.Pool {
 	t.Helper()
 	return poolOf(t, startBackend(t, h))
 }
 
 // startBackend starts an HTTP/1.1 backend and returns its URL.
-func startBackend(t *testing.T, h http.HandlerFunc) string {
+func startBackend(t testing.TB, h http.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -254,7 +254,7 @@ func startBackend(t *testing.T, h http.HandlerFunc) string {
 }
 
 // poolOf returns a pool of backends.
-func poolOf(t *testing.T, urls ...string) *upstream.Pool {
+func poolOf(t testing.TB, urls ...string) *upstream.Pool {
 	t.Helper()
 	opts := upstream.Options{Name: "pool", Logger: slog.New(slog.DiscardHandler)}
 	for _, u := range urls {
@@ -263,7 +263,7 @@ func poolOf(t *testing.T, urls ...string) *upstream.Pool {
 	return newPool(t, opts)
 }
 
-func newPool(t *testing.T, opts upstream.Options) *upstream.Pool {
+func newPool(t testing.TB, opts upstream.Options) *upstream.Pool {
 	t.Helper()
 	pool, err := upstream.New(opts)
 	if err != nil {

@@ -19,7 +19,7 @@ const StatusClientClosed = 499
 var (
 	errNoHost       = errors.New("the request names no host")
 	errBadHost      = errors.New("the Host of the request is not valid")
-	errHostMismatch = errors.New("Host and :authority differ")
+	errHostMismatch = errors.New("the Host header and :authority differ")
 	errNoSite       = errors.New("no site for this host")
 	errMisdirected  = errors.New("this host is not served on this connection")
 	errMethod       = errors.New("this method is not supported")

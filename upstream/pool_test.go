@@ -1,9 +1,7 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,9 +16,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/tlsproxy/tlsproxy/internal/memnet"
-	"github.com/tlsproxy/tlsproxy/internal/pki"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,147 +84,6 @@ func send(t *testing.T, p *Pool, req *http.Request) string {
 		return "error: " + err.Error()
 	}
 	return string(b)
-}
-
-// closedPort returns an address that refuses connections.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
-func TestSchemes(t *testing.T) {
-	ca, err := pki.NewRoot(pki.CAOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := ca.Issue(pki.Request{Names: []string{"backend.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	withTLS := func(protos ...string) func(*httptest.Server) {
-		return func(s *httptest.Server) {
-			s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: protos}
-			s.EnableHTTP2 = protos[0] == "h2"
-		}
-	}
-	h2c := func(s *httptest.Server) {
-		s.Config.Protocols = new(http.Protocols)
-		s.Config.Protocols.SetUnencryptedHTTP2(true)
-	}
-	unix := func(path string) func(*httptest.Server) {
-		return func(s *httptest.Server) {
-			s.Listener.Close()
-			if s.Listener, err = net.Listen("unix", path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	dir := t.TempDir()
-	server(t, named("unix"), unix(filepath.Join(dir, "h1")))
-	server(t, named("unix"), unix(filepath.Join(dir, "h2")), h2c)
-	tlsOptions := TLS{RootCAs: ca.Pool(), ServerName: "backend.test"}
-	tests := []struct {
-		name string
-		url  string
-		tls  TLS
-		want string
-	}{
-		{"http", "http://" + server(t, named("plain")), TLS{}, "plain HTTP/1.1"},
-		{"http with a slash", "http://" + server(t, named("plain")) + "/", TLS{}, "plain HTTP/1.1"},
-		{"h2c", "h2c://" + server(t, named("h2c"), h2c), TLS{}, "h2c HTTP/2.0"},
-		{"https, HTTP/2", "https://" + server(t, named("tls"), withTLS("h2", "http/1.1")), tlsOptions, "tls HTTP/2.0"},
-		{"https, HTTP/1.1", "https://" + server(t, named("tls"), withTLS("http/1.1")), tlsOptions, "tls HTTP/1.1"},
-		{"h2", "h2://" + server(t, named("tls"), withTLS("h2")), tlsOptions, "tls HTTP/2.0"},
-		{"h2 to HTTP/1.1", "h2://" + server(t, named("tls"), withTLS("http/1.1")), tlsOptions, "error: *no application protocol"},
-		{"unix", "unix:" + filepath.Join(dir, "h1"), TLS{}, "unix HTTP/1.1"},
-		{"unix with slashes", "unix://" + filepath.Join(dir, "h1"), TLS{}, "unix HTTP/1.1"},
-		{"unix+h2c", "unix+h2c:" + filepath.Join(dir, "h2"), TLS{}, "unix HTTP/2.0"},
-		{"unix, missing", "unix:" + filepath.Join(dir, "none"), TLS{}, "error: *no such file"},
-		{"unknown CA", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{ServerName: "backend.test"}, "error: *unknown authority"},
-		{"wrong name", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{RootCAs: ca.Pool()}, "error: *127.0.0.1"},
-		{"unverified", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{InsecureSkipVerify: true}, "tls HTTP/1.1"},
-		{"plain to TLS", "http://" + server(t, named("tls"), withTLS("http/1.1")), TLS{}, "Client sent an HTTP request to an HTTPS server.\n"},
-		{"TLS to plain", "https://" + server(t, named("plain")), tlsOptions, "error: *first record does not look like a TLS handshake"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newPool(t, Options{TLS: tt.tls, EjectAfter: -1}, tt.url)
-			for range 2 {
-				got := get(t, p)
-				if text, isErr := strings.CutPrefix(tt.want, "error: *"); isErr {
-					if !strings.HasPrefix(got, "error: upstream \"test\": backend \""+tt.url) || !strings.Contains(got, text) {
-						t.Errorf("got %q, want an error with %q", got, text)
-					}
-				} else if got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			}
-		})
-	}
-}
-
-func TestClientCertificate(t *testing.T) {
-	ca, err := pki.NewRoot(pki.CAOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, _ := ca.Issue(pki.Request{Names: []string{"127.0.0.1"}})
-	client, err := ca.Issue(pki.Request{CommonName: "proxy", Client: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := server(t, func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
-	}, func(s *httptest.Server) {
-		s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool()}
-	})
-	p := newPool(t, Options{TLS: TLS{RootCAs: ca.Pool(), Certificates: []tls.Certificate{*client}}}, "https://"+addr)
-	if got := get(t, p); got != "proxy" {
-		t.Errorf("got %q", got)
-	}
-	p = newPool(t, Options{TLS: TLS{RootCAs: ca.Pool()}}, "https://"+addr)
-	if got := get(t, p); !strings.HasPrefix(got, "error: ") {
-		t.Errorf("without a certificate: got %q", got)
-	}
-}
-
-func TestNewErrors(t *testing.T) {
-	tests := map[string]Options{
-		"no backends":      {},
-		"unknown scheme":   {Backends: []Backend{{URL: "ftp://a"}}},
-		"no scheme":        {Backends: []Backend{{URL: "localhost"}}},
-		"no host":          {Backends: []Backend{{URL: "http://"}}},
-		"absolute":         {Backends: []Backend{{URL: "unix:run/x"}}},
-		"only scheme":      {Backends: []Backend{{URL: "http://a/base"}}},
-		"user information": {Backends: []Backend{{URL: "http://u:secret@a"}}},
-		"port":             {Backends: []Backend{{URL: "http://a:0"}}},
-		"invalid":          {Backends: []Backend{{URL: "http://a b"}}},
-		"listed twice":     {Backends: []Backend{{URL: "http://a"}, {URL: "http://a"}}},
-		"begin with":       {Backends: []Backend{{URL: "http://a"}}, Health: Health{Path: "healthz"}},
-		"threshold":        {Backends: []Backend{{URL: "http://a"}}, Health: Health{Path: "/", Fall: -1}},
-		"no status":        {Backends: []Backend{{URL: "http://a"}}, Health: Health{Path: "/", StatusMin: 500}},
-		"unknown balance":  {Backends: []Backend{{URL: "http://a"}}, Balance: 9},
-		"negative":         {Backends: []Backend{{URL: "http://a"}}, DialTimeout: -1},
-	}
-	for want, opts := range tests {
-		opts.Name = "web"
-		_, err := New(opts)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `upstream "web"`) {
-			t.Errorf("%s: got %v", want, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error tells a password: %v", err)
-		}
-	}
-	_, err := New(Options{Backends: []Backend{{URL: "ftp://a"}, {URL: "http://a/b"}}})
-	if err == nil || !strings.Contains(err.Error(), "backends[0]") || !strings.Contains(err.Error(), "backends[1]") {
-		t.Errorf("not every error is reported: %v", err)
-	}
 }
 
 func TestRoundRobin(t *testing.T) {
@@ -317,142 +170,6 @@ func TestMaxRequests(t *testing.T) {
 		}
 		last.Close()
 		start(t, p)
-	}
-}
-
-// A connection that could not be made is tried elsewhere, with the body.
-func TestRetry(t *testing.T) {
-	echo := func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }
-	p := newPool(t, Options{EjectAfter: -1}, "http://"+closedPort(t), "http://"+server(t, echo))
-	for range 4 {
-		var trace Trace
-		req := request(t, "POST", io.NopCloser(strings.NewReader("body")))
-		req.ContentLength = 4
-		if got := send(t, p, req.WithContext(WithTrace(req.Context(), &trace))); got != "body" {
-			t.Errorf("got %q", got)
-		}
-		if trace.Upstream != "test" || trace.Backend != p.backends[1].url || trace.Tries < 1 || trace.Tries > 2 {
-			t.Errorf("traced %+v", &trace)
-		}
-	}
-	if s := p.Status().Backends[0]; s.Failures != s.Requests || s.Failures == 0 || !strings.Contains(s.LastError, "refused") || s.InFlight != 0 {
-		t.Errorf("status %+v", s)
-	}
-}
-
-func TestRetryLimit(t *testing.T) {
-	var urls []string
-	for range 5 {
-		urls = append(urls, "http://"+closedPort(t))
-	}
-	for retries, want := range map[int]int{0: 3, -1: 1, 1: 2, 9: 5} {
-		p := newPool(t, Options{Retries: retries, EjectAfter: -1}, urls...)
-		var trace Trace
-		req := request(t, "GET", nil)
-		_, err := p.RoundTrip(req.WithContext(WithTrace(req.Context(), &trace)))
-		if err == nil || trace.Tries != want {
-			t.Errorf("retries %d: %d tries, %v; want %d", retries, trace.Tries, err, want)
-		}
-	}
-}
-
-// dropper is a backend that reads a request and closes the connection.
-func dropper(t *testing.T, seen *atomic.Int64) string {
-	return server(t, func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		seen.Add(1)
-		panic(http.ErrAbortHandler)
-	})
-}
-
-// What a backend may have begun to work on is never sent again.
-func TestNoRetryAfterSending(t *testing.T) {
-	var first, second atomic.Int64
-	p := newPool(t, Options{}, "http://"+dropper(t, &first), "http://"+dropper(t, &second))
-	for i, method := range []string{"POST", "GET", "POST"} {
-		var body io.Reader
-		if method == "POST" {
-			body = strings.NewReader("x")
-		}
-		if got := send(t, p, request(t, method, body)); !strings.HasPrefix(got, "error: ") {
-			t.Errorf("got %q", got)
-		}
-		if n := first.Load() + second.Load(); n != int64(i+1) {
-			t.Errorf("%d requests arrived after %d were sent", n, i+1)
-		}
-	}
-}
-
-// bodyCloser tells of its Close.
-type bodyCloser struct {
-	io.Reader
-	closed chan struct{}
-}
-
-func (b *bodyCloser) Close() error {
-	select {
-	case b.closed <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// The request body is closed in the end, as http.RoundTripper demands.
-func TestBodyIsClosed(t *testing.T) {
-	ok, dead := "http://"+server(t, named("a")), "http://"+closedPort(t)
-	for _, urls := range [][]string{{ok}, {dead}, {dead, ok}} {
-		p := newPool(t, Options{EjectAfter: -1}, urls...)
-		b := &bodyCloser{Reader: strings.NewReader("body"), closed: make(chan struct{}, 1)}
-		req := request(t, "POST", b)
-		req.ContentLength = 4
-		send(t, p, req)
-		select {
-		case <-b.closed:
-		case <-time.After(10 * time.Second):
-			t.Errorf("%d backends: the body was not closed", len(urls))
-		}
-	}
-}
-
-// A backend may close a kept connection just when the next request comes.
-func TestStaleConnection(t *testing.T) {
-	var network memnet.Network
-	ln, err := network.Listen("tcp", "192.0.2.1:80")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	var heads atomic.Int64
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			br := bufio.NewReader(c)
-			for n := range 2 {
-				if _, err := http.ReadRequest(br); err != nil {
-					break
-				}
-				heads.Add(1)
-				if n == 0 {
-					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-				}
-			}
-			c.Close()
-		}
-	}()
-	p := newPool(t, Options{dial: network.DialContext}, "http://192.0.2.1:80")
-	for i, tt := range []struct {
-		method string
-		ok     bool
-	}{{"GET", true}, {"GET", true}, {"POST", false}, {"POST", true}} {
-		if got := send(t, p, request(t, tt.method, nil)); (got == "ok") != tt.ok {
-			t.Errorf("request %d: %s got %q", i, tt.method, got)
-		}
-	}
-	if n := heads.Load(); n != 5 {
-		t.Errorf("%d requests arrived, want 4 and one of them twice", n)
 	}
 }
 
