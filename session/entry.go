@@ -63,7 +63,7 @@ type entry struct {
 // weight is what an entry takes beyond itself: its share of the accounting by
 // client, and a long state with its place in the aside.
 func (e *entry) weight() int64 {
-	const perClient, perAside = 48, 96
+	const perClient, perAside = 96, 96
 	w := int64(perClient)
 	if e.size > inlineState {
 		w += perAside + int64(e.size)
