@@ -178,7 +178,29 @@ func (r *rig) start(log *slog.Logger) {
 		<-ran
 		_ = r.server.Close()
 		<-served
+		r.checkPlaces()
 	})
+}
+
+// checkPlaces demands that every place was given back, exactly once. The server
+// may still be closing its last connections.
+func (r *rig) checkPlaces() {
+	r.t.Helper()
+	f := r.front
+	held := func() [4]int {
+		f.gate.mu.Lock()
+		defer f.gate.mu.Unlock()
+		f.shakes.mu.Lock()
+		defer f.shakes.mu.Unlock()
+		f.clients.mu.Lock()
+		defer f.clients.mu.Unlock()
+		clients := 0
+		for _, n := range f.clients.open {
+			clients += n
+		}
+		return [4]int{f.gate.held, f.shakes.held, clients, f.Stats().Open}
+	}
+	eventually(r.t, "all places to be given back", func() bool { return held() == [4]int{} })
 }
 
 // describeConn answers with the facts of the connection, one word each.
@@ -307,7 +329,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("after 10 s still waiting for %s", what)
+			t.Errorf("after 10 s still waiting for %s", what)
+			return
 		}
 	}
 }
