@@ -107,9 +107,11 @@ func (r *real) await(t *testing.T, want Reason) CertificateStatus {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		status := r.Status()[0]
-		if status.LastResult == want {
-			return status
+		if r.Status()[0].LastResult == want {
+			e := r.list()[0]
+			e.fetch.Lock() // until what came of the result is done, too
+			defer e.fetch.Unlock()
+			return r.Status()[0]
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("status = %+v; want %s", status, want)
