@@ -114,7 +114,7 @@ func (r *real) await(t *testing.T, want Reason) CertificateStatus {
 			return r.Status()[0]
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("status = %+v; want %s", status, want)
+			t.Fatalf("status = %+v; want %s", r.Status()[0], want)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
