@@ -358,3 +358,11 @@ func (p *proxy) client(pool *x509.CertPool, h2 bool) *http.Client {
 	p.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: patience}
 }
+
+// testCommand is a command that is told to end, and killed if it does not.
+func testCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
