@@ -208,7 +208,9 @@ func (ex *exchange) fillRecord() {
 	rec.Duration = time.Since(rec.Start)
 	rec.Connect = ex.trace.Connect()
 	rec.Method, rec.Host, rec.Proto = r.Method, r.Host, r.Proto
-	rec.Path, rec.Query, _ = strings.Cut(r.RequestURI, "?")
+	if rec.Path, rec.Query = ex.target.path, ex.target.query; rec.Path == "" {
+		rec.Path, rec.Query, _ = strings.Cut(r.RequestURI, "?") // refused before it was parsed
+	}
 	rec.UserAgent, rec.Referer = r.UserAgent(), r.Referer()
 	rec.Client, rec.Peer = ex.handler.trust.client(ex.origin), ex.conn.Client
 	if ex.conn.TLS {

@@ -281,6 +281,13 @@ func TestBadTargets(t *testing.T) {
 	if status, _ := r.raw("GET https://app.test/x?y HTTP/1.1\r\nHost: ignored.test\r\n\r\n"); status != 200 {
 		t.Errorf("absolute form: status %d, want 200", status)
 	}
+	last := r.record()
+	for last.Status != 200 {
+		last = r.record()
+	}
+	if last.Path != "/x" || last.Query != "y" || last.Host != "app.test" {
+		t.Errorf("absolute form: recorded %q, %q, %q", last.Host, last.Path, last.Query)
+	}
 	if status, _ := r.raw("CONNECT app.test:443 HTTP/1.1\r\nHost: app.test\r\n\r\n"); status != 405 {
 		t.Errorf("CONNECT: status %d, want 405", status)
 	}
