@@ -65,28 +65,28 @@ func TestRenewalWhenTheCAWantsIt(t *testing.T) {
 	keep := func(a *ACME) { a.ReuseKey = true }
 	one, two := ariStore(t, Options{StateDir: dir}), ariStore(t, Options{StateDir: dir})
 	p.add(one)
-	load(t, one, p.source(keep, "a.test"))
+	load(t, one, p.source(keep, "ari.test"))
 	run(t, one)
-	obtained(t, one, 20*time.Second, "a.test")
-	load(t, two, p.source(keep, "a.test"))
+	obtained(t, one, 20*time.Second, "ari.test")
+	load(t, two, p.source(keep, "ari.test"))
 	run(t, two)
-	old := served(one, "a.test")
-	keys := slices.Clone(one.Keys("a.test"))
-	stop := hammer(t, p, "a.test", roots)
+	old := served(one, "ari.test")
+	keys := slices.Clone(one.Keys("ari.test"))
+	stop := hammer(t, p, "ari.test", roots)
 	p.setARI(old, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
 	for _, s := range []*Store{one, two} {
-		eventually(t, 30*time.Second, "renewed", func() bool { return !served(s, "a.test").Equal(old) })
+		eventually(t, 30*time.Second, "renewed", func() bool { return !served(s, "ari.test").Equal(old) })
 	}
 	eventually(t, 10*time.Second, "waiting again", func() bool {
-		return statusOf(one, "a.test").NextAction == "renewal" && time.Until(statusOf(one, "a.test").NextActionAt) > 24*time.Hour
+		return statusOf(one, "ari.test").NextAction == "renewal" && time.Until(statusOf(one, "ari.test").NextActionAt) > 24*time.Hour
 	})
 	if n := stop(); n == 0 {
 		t.Error("no handshake was made")
 	}
-	if !served(one, "a.test").Equal(served(two, "a.test")) || p.issued() != 2 {
+	if !served(one, "ari.test").Equal(served(two, "ari.test")) || p.issued() != 2 {
 		t.Errorf("%d certificates were issued; want the first and one renewal for both", p.issued())
 	}
-	if !slices.Equal(keys, one.Keys("a.test")) {
+	if !slices.Equal(keys, one.Keys("ari.test")) {
 		t.Error("Keys changed although the key is to be kept")
 	}
 }
@@ -98,16 +98,16 @@ func TestRenewalByLifetime(t *testing.T) {
 	p := newPebble(t, pebbleOptions{validity: 15 * time.Second})
 	s := newACMEStore(t, Options{})
 	p.add(s)
-	load(t, s, p.source(func(a *ACME) { a.DisableARI = true }, "a.test"))
+	load(t, s, p.source(func(a *ACME) { a.DisableARI = true }, "lifetime.test"))
 	run(t, s)
-	obtained(t, s, 20*time.Second, "a.test")
+	obtained(t, s, 20*time.Second, "lifetime.test")
 	roots := p.roots()
-	stop := hammer(t, p, "a.test", roots)
+	stop := hammer(t, p, "lifetime.test", roots)
 	serials, keys := map[string]bool{}, map[[32]byte]bool{}
 	eventually(t, 40*time.Second, "renewed", func() bool {
-		leaf := served(s, "a.test")
+		leaf := served(s, "lifetime.test")
 		serials[leaf.SerialNumber.String()] = true
-		keys[s.Keys("a.test")[0]] = true
+		keys[s.Keys("lifetime.test")[0]] = true
 		return len(serials) == 2
 	})
 	stop()
@@ -128,13 +128,13 @@ func TestRevoked(t *testing.T) {
 	p.add(one)
 	file := issue(t, newCA(t), pkiRequest("file.test"))
 	f := writePair(t, t.TempDir(), "f", file)
-	load(t, one, p.source(keep, "a.test"), Source{Files: f})
+	load(t, one, p.source(keep, "revoked.test"), Source{Files: f})
 	run(t, one)
-	obtained(t, one, 20*time.Second, "a.test")
-	load(t, two, p.source(keep, "a.test"))
+	obtained(t, one, 20*time.Second, "revoked.test")
+	load(t, two, p.source(keep, "revoked.test"))
 	run(t, two)
-	old := served(one, "a.test")
-	key := one.Keys("a.test")[0]
+	old := served(one, "revoked.test")
+	key := one.Keys("revoked.test")[0]
 	var wg sync.WaitGroup
 	for range 5 {
 		for _, s := range []*Store{one, two} {
@@ -147,9 +147,9 @@ func TestRevoked(t *testing.T) {
 	}
 	wg.Wait()
 	for _, s := range []*Store{one, two} {
-		eventually(t, 30*time.Second, "replaced", func() bool { return !served(s, "a.test").Equal(old) })
+		eventually(t, 30*time.Second, "replaced", func() bool { return !served(s, "revoked.test").Equal(old) })
 	}
-	if one.Keys("a.test")[0] == key {
+	if one.Keys("revoked.test")[0] == key {
 		t.Error("the revoked certificate's key is still in use")
 	}
 	if err := one.Renew(old); err != nil {
@@ -159,7 +159,7 @@ func TestRevoked(t *testing.T) {
 		t.Errorf("Renew of a file: %v", err)
 	}
 	eventually(t, 10*time.Second, "waiting again", func() bool {
-		return statusOf(one, "a.test").NextAction == "renewal" && statusOf(two, "a.test").NextAction == "renewal"
+		return statusOf(one, "revoked.test").NextAction == "renewal" && statusOf(two, "revoked.test").NextAction == "renewal"
 	})
 	if p.issued() != 2 {
 		t.Errorf("%d certificates were issued; want 2", p.issued())
@@ -174,15 +174,16 @@ func TestTwoReplicas(t *testing.T) {
 		t.Run(string(challenge), func(t *testing.T) {
 			t.Parallel()
 			p := newPebble(t, pebbleOptions{})
+			name := string(challenge) + ".fleet.test"
 			dir := t.TempDir()
-			source := p.source(func(a *ACME) { a.Challenges = []Challenge{challenge} }, "a.test")
+			source := p.source(func(a *ACME) { a.Challenges = []Challenge{challenge} }, name)
 			here := newACMEStore(t, Options{StateDir: dir})
 			p.add(here)
 			p.gate.Lock() // the CA waits until this replica is ready
 			_, lines := startChild(t, childConfig{StateDir: dir, Sources: []Source{source}})
 			expect(t, lines, "running")
 			eventually(t, 20*time.Second, "locked by the other process", func() bool {
-				_, err := os.Stat(filepath.Join(dir, "acme", "locks", "issue_cert_a.test.lock"))
+				_, err := os.Stat(filepath.Join(dir, "acme", "locks", "issue_cert_"+name+".lock"))
 				return err == nil
 			})
 			load(t, here, source)
@@ -190,8 +191,8 @@ func TestTwoReplicas(t *testing.T) {
 			eventually(t, 10*time.Second, "running", func() bool { return here.acme.runner(here.acmeSources()[0]) != nil })
 			p.gate.Unlock()
 			there := expect(t, lines, "serving")
-			obtained(t, here, 20*time.Second, "a.test")
-			if got := statusOf(here, "a.test").Fingerprint; got != there {
+			obtained(t, here, 20*time.Second, name)
+			if got := statusOf(here, name).Fingerprint; got != there {
 				t.Errorf("the replicas serve %s and %s", got, there)
 			}
 			if p.issued() != 1 {
@@ -207,7 +208,7 @@ func TestKilledDuringOrder(t *testing.T) {
 	t.Parallel()
 	p := newPebble(t, pebbleOptions{env: []string{"PEBBLE_VA_NOSLEEP=", "PEBBLE_VA_SLEEPTIME=5"}})
 	dir := t.TempDir()
-	source := p.source(nil, "a.test")
+	source := p.source(nil, "killed.test")
 	first, lines := startChild(t, childConfig{StateDir: dir, Sources: []Source{source}})
 	expect(t, lines, "running")
 	eventually(t, 30*time.Second, "placing an order", func() bool { return strings.Contains(p.log.String(), "Added order") })
@@ -222,7 +223,7 @@ func TestKilledDuringOrder(t *testing.T) {
 	p.add(s)
 	load(t, s, source)
 	run(t, s)
-	obtained(t, s, 60*time.Second, "a.test")
+	obtained(t, s, 60*time.Second, "killed.test")
 	if n := strings.Count(p.log.String(), "accounts in memory"); n != 1 {
 		t.Errorf("%d accounts were made; want 1", n)
 	}

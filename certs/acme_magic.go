@@ -198,8 +198,10 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 	return &zapCore{c.log, append(slices.Clip(c.fields), fields...)}
 }
 
+// Check leaves out what is not true: an attempt is stopped before the library
+// tries again.
 func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
+	if c.Enabled(e.Level) && e.Message != "will retry" {
 		return ce.AddCore(e, c)
 	}
 	return ce

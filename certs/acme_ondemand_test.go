@@ -137,17 +137,17 @@ func TestOnDemandWaitIsBounded(t *testing.T) {
 	p := newPebble(t, pebbleOptions{env: []string{"PEBBLE_VA_NOSLEEP=", "PEBBLE_VA_SLEEPTIME=4"}})
 	s := newACMEStore(t, Options{})
 	p.add(s)
-	load(t, s, p.source(func(a *ACME) { a.OnDemand = &OnDemand{Allow: []string{"*.a.test"}, Wait: 50 * time.Millisecond} }))
+	load(t, s, p.source(func(a *ACME) { a.OnDemand = &OnDemand{Allow: []string{"*.slow.test"}, Wait: 50 * time.Millisecond} }))
 	run(t, s)
 	eventually(t, 5*time.Second, "running", func() bool { return s.acme.runner(s.index.Load().demand[0]) != nil })
 	started := time.Now()
-	if _, err := p.dial("x.a.test", nil); err == nil {
+	if _, err := p.dial("x.slow.test", nil); err == nil {
 		t.Error("a certificate out of nothing")
 	}
 	if took := time.Since(started); took > time.Second {
 		t.Errorf("the handshake waited %v", took)
 	}
-	obtained(t, s, 30*time.Second, "x.a.test")
+	obtained(t, s, 30*time.Second, "x.slow.test")
 }
 
 // TestRefusedIsBounded: names that clients make up use bounded memory.

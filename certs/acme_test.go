@@ -111,17 +111,17 @@ func TestChallengeCertificates(t *testing.T) {
 	s := newACMEStore(t, Options{})
 	p.add(s)
 	load(t, s, Source{Files: writePair(t, t.TempDir(), "f", fallback)},
-		p.source(func(a *ACME) { a.Challenges = []Challenge{TLSALPN01} }, "a.test"))
-	if _, err := p.dial("a.test", nil, "acme-tls/1"); err == nil {
+		p.source(func(a *ACME) { a.Challenges = []Challenge{TLSALPN01} }, "challenge.test"))
+	if _, err := p.dial("challenge.test", nil, "acme-tls/1"); err == nil {
 		t.Error("acme-tls/1 succeeds before an order")
 	}
 	run(t, s)
 	eventually(t, 20*time.Second, "a validation under way", func() bool {
-		leaf, err := p.dial("a.test", nil, "acme-tls/1")
+		leaf, err := p.dial("challenge.test", nil, "acme-tls/1")
 		return err == nil && leaf.Subject.CommonName == "ACME challenge"
 	})
 	for _, protos := range [][]string{nil, {"h2"}, {"h2", "acme-tls/1"}, {"acme-tls/1", "http/1.1"}} {
-		leaf, err := p.dial("a.test", nil, protos...)
+		leaf, err := p.dial("challenge.test", nil, protos...)
 		if err != nil || leaf.Subject.CommonName == "ACME challenge" {
 			t.Errorf("protocols %q during the validation: %v, %v", protos, leaf, err)
 		}
@@ -132,9 +132,9 @@ func TestChallengeCertificates(t *testing.T) {
 	if _, err := p.dial("fallback.test", nil, "acme-tls/1"); err == nil {
 		t.Error("acme-tls/1 is answered with the default certificate")
 	}
-	obtained(t, s, 20*time.Second, "a.test")
+	obtained(t, s, 20*time.Second, "challenge.test")
 	eventually(t, 5*time.Second, "over", func() bool {
-		_, err := p.dial("a.test", nil, "acme-tls/1")
+		_, err := p.dial("challenge.test", nil, "acme-tls/1")
 		return err != nil
 	})
 }
@@ -232,18 +232,18 @@ func TestChangeOfCA(t *testing.T) {
 	a.add(s)
 	b.add(s)
 	run(t, s)
-	load(t, s, a.source(nil, "a.test"))
-	obtained(t, s, 20*time.Second, "a.test")
-	old := served(s, "a.test")
-	b.breakDNS("a.test")
-	load(t, s, b.source(nil, "a.test"))
-	eventually(t, 20*time.Second, "refused by the new CA", func() bool { return statusOf(s, "a.test").ACME.Failures > 0 })
-	if leaf := served(s, "a.test"); !leaf.Equal(old) {
+	load(t, s, a.source(nil, "change.test"))
+	obtained(t, s, 20*time.Second, "change.test")
+	old := served(s, "change.test")
+	b.breakDNS("change.test")
+	load(t, s, b.source(nil, "change.test"))
+	eventually(t, 20*time.Second, "refused by the new CA", func() bool { return statusOf(s, "change.test").ACME.Failures > 0 })
+	if leaf := served(s, "change.test"); !leaf.Equal(old) {
 		t.Error("the old certificate is not served any more")
 	}
-	b.mendDNS("a.test")
-	eventually(t, 20*time.Second, "issued by the new CA", func() bool { return !served(s, "a.test").Equal(old) })
-	if got := statusOf(s, "a.test").ACME.Directory; got != b.directory {
+	b.mendDNS("change.test")
+	eventually(t, 20*time.Second, "issued by the new CA", func() bool { return !served(s, "change.test").Equal(old) })
+	if got := statusOf(s, "change.test").ACME.Directory; got != b.directory {
 		t.Errorf("issued by %s", got)
 	}
 }
@@ -255,23 +255,23 @@ func TestDamagedStorage(t *testing.T) {
 	dir := t.TempDir()
 	s := newACMEStore(t, Options{StateDir: dir})
 	p.add(s)
-	source := p.source(nil, "a.test")
+	source := p.source(nil, "damaged.test")
 	load(t, s, source)
 	stop := run(t, s)
-	obtained(t, s, 20*time.Second, "a.test")
+	obtained(t, s, 20*time.Second, "damaged.test")
 	stop()
-	old := served(s, "a.test")
+	old := served(s, "damaged.test")
 	issuer := certmagic.ACMEIssuer{CA: p.directory}
 	base := filepath.Join(dir, "acme")
 	for name, spoil := range map[string]func() error{
 		"certificate": func() error {
-			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SiteCert(issuer.IssuerKey(), "a.test")), []byte("junk"), 0o600)
+			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SiteCert(issuer.IssuerKey(), "damaged.test")), []byte("junk"), 0o600)
 		},
 		"key": func() error {
-			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SitePrivateKey(issuer.IssuerKey(), "a.test")), nil, 0o600)
+			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SitePrivateKey(issuer.IssuerKey(), "damaged.test")), nil, 0o600)
 		},
 		"metadata missing": func() error {
-			return os.Remove(filepath.Join(base, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), "a.test")))
+			return os.Remove(filepath.Join(base, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), "damaged.test")))
 		},
 	} {
 		if err := spoil(); err != nil {
@@ -281,11 +281,11 @@ func TestDamagedStorage(t *testing.T) {
 		p.only(s)
 		load(t, s, source)
 		stop := run(t, s)
-		obtained(t, s, 20*time.Second, "a.test")
-		if name != "metadata missing" && served(s, "a.test").Equal(old) {
+		obtained(t, s, 20*time.Second, "damaged.test")
+		if name != "metadata missing" && served(s, "damaged.test").Equal(old) {
 			t.Errorf("%s damaged: the old certificate came back", name)
 		}
-		old = served(s, "a.test")
+		old = served(s, "damaged.test")
 		stop()
 	}
 }

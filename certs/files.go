@@ -23,8 +23,9 @@ const (
 	// files with and without word of changes.
 	pollWatched   = 30 * time.Second
 	pollUnwatched = time.Second
-	// reviewInterval is how often dates are looked at.
-	reviewInterval = time.Minute
+	// reviewInterval is how often dates are looked at when none of them is
+	// about to matter.
+	reviewInterval = time.Hour
 )
 
 // fileLoop is the part of Run that keeps files, the development CA's
@@ -240,16 +241,26 @@ func (l *fileLoop) follow(sources []*fileSource) {
 func (l *fileLoop) review(ctx context.Context) time.Duration {
 	s := l.store
 	now := time.Now()
-	s.renewLocal(ctx, now)
+	next := now.Add(reviewInterval)
+	earlier := func(t time.Time) {
+		if t.After(now) && t.Before(next) {
+			next = t
+		}
+	}
+	earlier(s.renewLocal(ctx, now))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.set != nil {
 		s.publish() // certificates may have become valid, or have expired
 		for _, sl := range s.set.slots() {
 			s.remind(sl, now)
+			if sl.cert != nil {
+				earlier(sl.cert.tls.Leaf.NotBefore)
+				earlier(sl.cert.tls.Leaf.NotAfter)
+			}
 		}
 	}
-	return reviewInterval
+	return next.Sub(now) + time.Second // dates are exact to the second
 }
 
 // remind logs once a day that a certificate nears its end, which nobody may be

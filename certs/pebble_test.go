@@ -221,7 +221,8 @@ func (p *pebble) setARI(leaf *x509.Certificate, start, end time.Time) {
 // issued counts the certificates issued so far.
 func (p *pebble) issued() int { return strings.Count(p.log.String(), "Issued certificate serial") }
 
-// source is an ACME source of this CA.
+// source is an ACME source of this CA. Each test has names of its own, because
+// the library knows the challenges of a process by their names alone.
 func (p *pebble) source(change func(*ACME), hosts ...string) Source {
 	a := &ACME{
 		Hosts:   hosts,
