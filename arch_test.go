@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"internal/memwatch": {},
 	"internal/pki":      {},
 	"internal/probe":    {},
+	"e2e":               {},
 	"internal/testtool": {},
 	"metrics":           {"cache", "certs", "front", "ocsp", "proxy", "session", "store", "upstream"},
 	"ocsp":              {"cache"},

@@ -188,7 +188,7 @@ func (p *program) install(g *generation) {
 	g.change.Install()
 	p.access.install()
 	p.web.configure(g.web)
-	p.plain.install(plainSettingsOf(g.cfg))
+	p.plain.install(httpSettingsOf(g.cfg))
 	p.admin.install(plainSettingsOf(g.cfg))
 	if old != nil {
 		old.retire()

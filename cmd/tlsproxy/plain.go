@@ -6,16 +6,20 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/config"
+	"github.com/tlsproxy/tlsproxy/front"
 )
 
 // plainSettings bound what a client of a plain listener may take.
 type plainSettings struct {
 	readHeader, idle, write time.Duration
 	maxHeader               int
+	proxyMode               front.ProxyMode
+	trusted                 []netip.Prefix
 }
 
 func plainSettingsOf(cfg *config.Config) plainSettings {
@@ -25,6 +29,15 @@ func plainSettingsOf(cfg *config.Config) plainSettings {
 		write:      time.Minute,
 		maxHeader:  int(cfg.Limits.Header),
 	}
+}
+
+// httpSettingsOf are those of the plain HTTP listener, which may stand behind
+// a proxy.
+func httpSettingsOf(cfg *config.Config) plainSettings {
+	settings := plainSettingsOf(cfg)
+	settings.proxyMode, _ = front.ParseProxyMode(string(cfg.HTTP.ProxyProtocol)) // config knows the same words
+	settings.trusted = cfg.HTTP.TrustedProxies
+	return settings
 }
 
 // plainServer serves HTTP without TLS on one address, which a reload may
@@ -38,6 +51,7 @@ type plainServer struct {
 	address  string // as configured; "" when there is none
 	bound    net.Addr
 	server   *http.Server
+	listener *front.ProxyListener
 	next     net.Listener // prepared, not yet installed
 	nextAddr string
 	running  sync.WaitGroup
@@ -75,17 +89,21 @@ func (s *plainServer) install(settings plainSettings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil && s.nextAddr == s.address {
+		if s.listener != nil {
+			s.listener.Configure(settings.proxyMode, settings.trusted)
+		}
 		return
 	}
 	if old := s.server; old != nil {
 		s.running.Go(func() { s.stop(context.Background(), old) })
 	}
-	s.address, s.server, s.bound = s.nextAddr, nil, nil
-	ln := s.next
-	s.next = nil
-	if ln == nil {
+	s.address, s.server, s.bound, s.listener = s.nextAddr, nil, nil, nil
+	if s.next == nil {
 		return
 	}
+	ln := front.NewProxyListener(s.next)
+	ln.Configure(settings.proxyMode, settings.trusted)
+	s.next, s.listener = nil, ln
 	server := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: settings.readHeader,

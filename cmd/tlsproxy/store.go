@@ -17,7 +17,7 @@ func (p *program) buildStore(cfg *config.Config) error {
 		Mode: store.Mode(redis.Mode), Addresses: redis.Addresses, MasterName: redis.MasterName,
 		Username: redis.Username, PasswordFile: redis.PasswordFile,
 		SentinelUsername: redis.SentinelUsername, SentinelPasswordFile: redis.SentinelPasswordFile,
-		DB: redis.DB, Prefix: redis.Prefix, KeyFile: cfg.Store.KeyFile, Timeout: cfg.Store.Timeout, Logger: p.log,
+		DB: redis.DB, Prefix: redis.Prefix, PoolSize: redis.PoolSize, KeyFile: cfg.Store.KeyFile, Timeout: cfg.Store.Timeout, Logger: p.log,
 	}
 	if redis.TLS != nil {
 		client, err := clientTLS(cfg, "store.redis.tls", redis.TLS)
