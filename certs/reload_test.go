@@ -334,7 +334,7 @@ func TestDirectoryChanges(t *testing.T) {
 	if !serves(s, "b.test", b2) {
 		t.Error("a deleted pair is dropped at once: its replacement may be on the way")
 	}
-	eventually(t, 1within, "dropping the deleted pair", func() bool { return !serves(s, "b.test", b2) })
+	eventually(t, 15*time.Second, "dropping the deleted pair", func() bool { return !serves(s, "b.test", b2) })
 	if !serves(s, "a.test", a) || !serves(s, "c.test", c) {
 		t.Error("other pairs went too")
 	}
