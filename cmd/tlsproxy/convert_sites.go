@@ -16,11 +16,11 @@ func servedOn(site config.Site, address string) bool {
 }
 
 // proxySites turns the sites served on one listener into what proxy routes
-// by. An empty address means all sites.
+// by.
 func proxySites(g *generation, address string) []proxy.Site {
 	var sites []proxy.Site
 	for i, site := range g.cfg.Sites {
-		if address != "" && !servedOn(site, address) {
+		if !servedOn(site, address) {
 			continue
 		}
 		sites = append(sites, proxy.Site{
@@ -51,6 +51,18 @@ func identity(a config.ClientAuth) proxy.Identity {
 		Cert: a.Forward.Cert.On(), Chain: a.Forward.Chain.On(),
 		Subject: a.Forward.Subject, Serial: a.Forward.Serial, Fingerprint: a.Forward.Fingerprint, Verify: a.Forward.Verify,
 	}
+}
+
+// identityHeaders are the headers by which any site tells its backends who the
+// client is. They are removed from the requests of every listener, since two
+// listeners may lead to one backend.
+func identityHeaders(cfg *config.Config) []string {
+	var names []string
+	for _, site := range cfg.Sites {
+		names = append(names, identity(site.TLS.ClientAuth).Headers()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // clientAuthOptions turns a site's client_auth section into the rules of its

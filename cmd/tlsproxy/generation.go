@@ -142,12 +142,18 @@ func (p *program) buildHandlers(g *generation) error {
 		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
 		g.handlers[listener.Address] = handler
 	}
-	all, err := proxy.New(p.handlerOptions(g, "", nil))
-	if err != nil {
-		return errors.Join(append(errs, g.cfg.At("sites", err))...)
-	}
-	g.redirect = proxy.NewRedirect(proxy.RedirectOptions{Port: g.cfg.HTTP.RedirectPort, HasHost: all.HasHost})
+	g.redirect = proxy.NewRedirect(proxy.RedirectOptions{Port: g.cfg.HTTP.RedirectPort, HasHost: g.hasHost})
 	return errors.Join(errs...)
+}
+
+// hasHost reports whether a site of any listener serves a host.
+func (g *generation) hasHost(host string) bool {
+	for _, handler := range g.handlers {
+		if handler.HasHost(host) {
+			return true
+		}
+	}
+	return false
 }
 
 // load opens what -check must not: certificates for use, and listeners.
@@ -218,12 +224,14 @@ func (g *generation) wait(group *errgroup.Group) {
 }
 
 // retire ends the work of a generation that was replaced. Requests that it
-// still serves go on; the connections to its backends that are idle are closed
-// as they become so.
+// still serves go on; connections to its backends are closed when the last of
+// them ends, or when they have been idle for their time.
 func (g *generation) retire() {
 	g.stop()
 	<-g.done
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
 	for _, pool := range g.pools {
-		pool.CloseIdleConnections()
+		pool.Retire(ended) //nolint:errcheck // Idle connections close now, the others by their idle timeout.
 	}
 }

@@ -54,7 +54,8 @@ func (p *program) handlerOptions(g *generation, address string, trusted []netip.
 		UpgradeIdleTimeout: g.cfg.Timeouts.Upgraded,
 		MaxBodyBytes:       int64(g.cfg.Limits.Body),
 		ReadTimeout:        g.cfg.Timeouts.Read,
-		WriteTimeout:       g.cfg.Timeouts.Write,
+		WriteTimeout:       -1, // front bounds each write
+		IdentityHeaders:    identityHeaders(g.cfg),
 		Logger:             p.log,
 	}
 }
