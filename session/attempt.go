@@ -106,6 +106,9 @@ func (a *Attempt) lookup(id ID) (f found, state []byte, result Result) {
 // lookupShared asks the store, once for each handshake.
 func (a *Attempt) lookupShared(id ID, l *limits) (f found, state []byte, result Result) {
 	a.asked = true
+	if !a.r.current.Load() { // it may have been revoked
+		return found{}, nil, StoreError
+	}
 	value, waited, err := a.r.fetch(id, a.budget())
 	a.waited += waited
 	switch {

@@ -119,15 +119,16 @@ func (s *fakeStore) Publish(ctx context.Context, record []byte, _ time.Duration)
 	return nil
 }
 
-func (s *fakeStore) Watch(ctx context.Context, apply func([]byte)) error {
+func (s *fakeStore) Watch(ctx context.Context, apply func([]byte), current func(bool)) error {
 	if err := s.trouble(ctx); err != nil {
 		return err
 	}
 	w := make(chan []byte, 1000)
 	s.mu.Lock()
 	for _, r := range s.records {
-		w <- r
+		apply(r)
 	}
+	current(true)
 	s.watchers[w] = true
 	s.mu.Unlock()
 	defer func() {

@@ -56,6 +56,8 @@ func TestRestartKeepsSharedSessions(t *testing.T) {
 		a.full(t, c)
 		synctest.Wait()
 		restarted := newProxy(t, Options{Store: s})
+		restarted.run(t)
+		synctest.Wait()
 		restarted.connect(t, c).want(t, true, HitShared)
 	})
 }
@@ -97,13 +99,15 @@ func TestFleetCutsAndDeletes(t *testing.T) {
 		b.connect(t, first).want(t, true, HitShared)
 		time.Sleep(DefaultReuseWindow)
 		fresh := newProxy(t, Options{Store: s})
+		fresh.run(t)
+		synctest.Wait()
 		fresh.connect(t, first).want(t, false, Absent)
 
 		a.full(t, client(version, "b.test"))
 		a.connect(t, c).want(t, true, Hit)
 		synctest.Wait()
-		if n := s.live(); n != 4 { // of c: the last two; the successor made at b; b.test
-			t.Errorf("the store holds %d sessions, want 4", n)
+		if n := s.live(); n != 5 { // of c the last two; what b and fresh made; b.test
+			t.Errorf("the store holds %d sessions, want 5", n)
 		}
 	})
 }
@@ -127,7 +131,10 @@ func TestFleetSingleUse(t *testing.T) {
 		}
 		b.connect(t, c).want(t, true, HitShared)
 		synctest.Wait()
-		for _, p := range []*proxy{a, b, newProxy(t, Options{Store: s, Limits: Limits{ReuseWindow: SingleUse}})} {
+		third := newProxy(t, Options{Store: s, Limits: Limits{ReuseWindow: SingleUse}})
+		third.run(t)
+		synctest.Wait()
+		for _, p := range []*proxy{a, b, third} {
 			p.connect(t, c).want(t, false, Absent)
 		}
 	})
@@ -274,6 +281,7 @@ func TestStoreThatNeverReturns(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version uint16) {
 		s := newFakeStore()
 		p := newProxy(t, Options{Store: s})
+		p.r.current.Store(true)
 		hang, release := ignoring()
 		defer release()
 		s.set(hang)
@@ -299,6 +307,7 @@ func TestStoreThatNeverReturns(t *testing.T) {
 func TestStoreIsAskedOnce(t *testing.T) {
 	s := newFakeStore()
 	p := newProxy(t, Options{Store: s})
+	p.r.current.Store(true)
 	var handles [][]byte
 	for range 3 {
 		h, ok := p.r.handle(newID(s.Hint()))
@@ -418,6 +427,27 @@ func TestFleetRevocation(t *testing.T) {
 		late.run(t)
 		synctest.Wait()
 		late.connect(t, c).want(t, false, Revoked)
+	})
+}
+
+// A replica resumes no session of the store before it knows what was revoked,
+// nor while it may have missed something. Its own sessions resume.
+func TestNoSharedSessionBeforeItsRevocation(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		a, b, s := fleet(t, Options{})
+		c := client(version, "a.test")
+		a.full(t, c)
+		synctest.Wait()
+		keep(c)
+		late := newProxy(t, Options{Store: s})
+		late.connect(t, c).want(t, false, StoreError)
+		late.run(t)
+		synctest.Wait()
+		late.connect(t, c).want(t, true, HitShared)
+		b.r.current.Store(false)
+		b.connect(t, c).want(t, false, StoreError)
+		a.r.current.Store(false)
+		a.connect(t, c).want(t, true, Hit)
 	})
 }
 

@@ -16,7 +16,7 @@ const (
 	Revoked    Result = "revoked"     // authenticated before a revocation that covers it
 	Declined   Result = "declined"    // found, but crypto/tls did not resume it: other version, cipher suite or client certificate rule
 	Malformed  Result = "malformed"   // not one of our handles: wrong length, forged, or another fleet's or process's
-	StoreError Result = "store_error" // unknown here, and the store failed, was too slow, or is switched off by its breaker
+	StoreError Result = "store_error" // unknown here, and the store failed, was too slow, is switched off by its breaker, or has not told its revocations yet
 )
 
 // Results lists every result that is counted.

@@ -43,6 +43,7 @@ type Resumer struct {
 	guard        guard
 	queue        *queue
 	unshared     chan struct{} // wakes Run: there are revocations to share
+	current      atomic.Bool   // every revocation in the store is known here
 
 	counters
 }

@@ -104,7 +104,8 @@ func (r *Resumer) wakeSharing() {
 // watchStore applies the revocations of other replicas, until ctx ends.
 func (r *Resumer) watchStore(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := runStoreCall(ctx, func(ctx context.Context) error { return r.store.Watch(ctx, r.applyShared) })
+		err := runStoreCall(ctx, func(ctx context.Context) error { return r.store.Watch(ctx, r.applyShared, r.current.Store) })
+		r.current.Store(false)
 		if ctx.Err() == nil {
 			r.log.Warn("session store stopped telling of revocations", "err", err)
 			pause(ctx, publishRetry)

@@ -129,6 +129,7 @@ func TestRevocationsAreKept(t *testing.T) {
 		if got := again.r.Status().Revoked; len(got) != len(subjects) {
 			t.Fatalf("%d revocations after a restart, want %d: %v", len(got), len(subjects), got)
 		}
+		again.r.current.Store(true)
 		again.connect(t, c).want(t, false, Revoked)
 		files, err := os.ReadDir(dir)
 		if err != nil || len(files) != 1 || files[0].Name() != journalName {
@@ -173,6 +174,7 @@ func TestDamagedJournalFailsClosed(t *testing.T) {
 				time.Sleep(time.Second)
 				var log strings.Builder
 				again := newProxy(t, Options{StateDir: dir, Store: store, Logger: textLogger(&log)})
+				again.r.current.Store(true)
 				again.connect(t, c).want(t, false, Revoked)
 				if _, err := os.Stat(path + ".corrupt"); err != nil {
 					t.Error(err)

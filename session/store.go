@@ -47,6 +47,8 @@ type Store interface {
 
 	// Watch calls apply with every record that is held and with each new
 	// one, until ctx ends. Records may come more than once and in any
-	// order. It returns only when ctx has ended.
-	Watch(ctx context.Context, apply func(record []byte)) error
+	// order. It calls current with true once all that is held was applied,
+	// and with false when records may have been missed: meanwhile no
+	// session of the store is resumed. It returns only when ctx has ended.
+	Watch(ctx context.Context, apply func(record []byte), current func(bool)) error
 }

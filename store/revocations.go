@@ -52,22 +52,24 @@ func (c *Sessions) Publish(ctx context.Context, record []byte, life time.Duratio
 }
 
 // Watch calls apply with every record that is held and with each new one,
-// until ctx ends. Records may come more than once and in any order.
-func (c *Sessions) Watch(ctx context.Context, apply func(record []byte)) error {
+// until ctx ends; records may come more than once and in any order. It calls
+// current with true once all that is held was applied, and with false when it
+// cannot look. In a cluster it does not: while the one master that has the
+// records is down nobody can add any, and the others' sessions go on.
+func (c *Sessions) Watch(ctx context.Context, apply func(record []byte), current func(bool)) error {
 	sub := c.s.client.Subscribe(ctx, c.recordChannel())
 	defer sub.Close()
 	announced := sub.Channel()
-	version, known := "", false
+	w := recordWatch{c: c, apply: apply}
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
-		if v, err := c.version(ctx); err == nil && (!known || v != version) {
-			if err := c.readRecords(ctx, apply); err == nil {
-				version, known = v, true
-				c.s.synced.Store(time.Now().UnixNano())
-			}
-		} else if err == nil {
+		switch err := w.sync(ctx); {
+		case err == nil:
 			c.s.synced.Store(time.Now().UnixNano())
+			current(true)
+		case c.s.o.Mode != Cluster:
+			current(false)
 		}
 		for looked := false; !looked; {
 			select {
@@ -84,6 +86,27 @@ func (c *Sessions) Watch(ctx context.Context, apply func(record []byte)) error {
 			}
 		}
 	}
+}
+
+// recordWatch is what a Watch has read.
+type recordWatch struct {
+	c       *Sessions
+	apply   func([]byte)
+	version string
+	known   bool
+}
+
+// sync reads all records if there are others than last time.
+func (w *recordWatch) sync(ctx context.Context) error {
+	version, err := w.c.version(ctx)
+	if err != nil || w.known && version == w.version {
+		return err
+	}
+	if err := w.c.readRecords(ctx, w.apply); err != nil {
+		return err
+	}
+	w.version, w.known = version, true
+	return nil
 }
 
 // version changes with every record.
