@@ -70,6 +70,9 @@ func TestACMEChallenge(t *testing.T) {
 				if s := r.front.Stats(); s.Challenges != 1 || s.Handshakes["1.2"]+s.Handshakes["1.3"] != 0 {
 					t.Errorf("stats = %+v", s)
 				}
+				if n := len(r.observer.reasons()); n != 0 {
+					t.Errorf("the observer was told of %d handshakes", n)
+				}
 			})
 		}
 	}

@@ -291,6 +291,7 @@ func (f *Front) report(c *conn, err error) {
 		}
 	case c.handshake.acme:
 		f.counters.challenges.Add(1)
+		return // it is counted for itself, not among the handshakes
 	default:
 		i := 0
 		if info.Version == tls.VersionTLS13 {
