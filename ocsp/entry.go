@@ -157,7 +157,7 @@ func (s *Stapler) acceptRevoked(e *entry, r *Response) bool {
 
 	if first {
 		s.log.Error("certificate is revoked: it is no longer stapled and should be replaced",
-			"certificate", e.name(), "sha256", e.id(), "revoked_at", r.RevokedAt, "reason", r.RevocationReason)
+			"certificate", e.name(), "sha256", e.id(), "revoked_at", r.RevokedAt, "reason", RevocationReasonString(r.RevocationReason))
 	}
 	return true
 }

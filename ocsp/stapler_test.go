@@ -105,6 +105,9 @@ func TestRevokedGoesAtOnceAndForGood(t *testing.T) {
 		if got := r.statusOf(t, "a.test"); got.State != StateRevoked || got.RevokedAt.IsZero() || !got.NextFetch.IsZero() {
 			t.Errorf("status = %+v", got)
 		}
+		if got := r.Stats(); got.Revoked != 1 || got.Stapled != 0 {
+			t.Errorf("stats = %+v", got)
+		}
 		// A responder that says good again is not even asked.
 		responder.Set(cert.Leaf.SerialNumber, pki.Good)
 		advance(48 * time.Hour)

@@ -46,6 +46,7 @@ type Stats struct {
 	Certificates      int `json:"certificates"`        // registered
 	WithResponder     int `json:"with_responder"`      // of those
 	Stapled           int `json:"stapled"`             // with a staple that is served now
+	Revoked           int `json:"revoked"`             // known to be revoked
 	MustStapleMissing int `json:"must_staple_missing"` // must-staple certificates without one
 
 	PersistErrors uint64 `json:"persist_errors"` // responses that could not be written to the state directory
@@ -131,9 +132,13 @@ func (s *Stapler) Stats() Stats {
 		if state != StateNoResponder {
 			st.WithResponder++
 		}
-		if state == StateGood {
+		switch state {
+		case StateGood:
 			st.Stapled++
-		} else if e.mustStaple {
+		case StateRevoked:
+			st.Revoked++
+		}
+		if state != StateGood && e.mustStaple {
 			st.MustStapleMissing++
 		}
 	}
