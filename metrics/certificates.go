@@ -18,16 +18,18 @@ type certificate struct {
 	failing  bool
 	staple   time.Time // the earliest; zero: one of them has none
 	staples  bool      // at least one names a responder
+	failures int       // fetches failed in a row, the most
 }
 
 func certificateCollector(read func() []certs.Status, staples func() []ocsp.CertificateStatus) prometheus.Collector {
 	var (
 		expiry  = gauge("certificate_expiry_timestamp_seconds", "When the certificate expires; absent until it was obtained. Certificates obtained on demand share one value, the earliest.", "certificate")
 		failing = gauge("certificate_failing", "1 while what is served is not what should be served: the last load, issuance or renewal failed.", "certificate")
+		fetches = gauge("ocsp_staple_fetch_failures", "Fetches of the staple that failed in a row; 0: the last one succeeded. Only certificates that name a responder have it.", "certificate")
 		staple  = gauge("ocsp_staple_expiry_timestamp_seconds", "Until when the staple held is served; 0: none is held. Only certificates that name a responder have it.", "certificate")
 	)
 	return pull{
-		metrics: []metric{expiry, failing, staple},
+		metrics: []metric{expiry, failing, staple, fetches},
 		collect: func(emit emit) {
 			byName := join(read(), staples)
 			for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -38,6 +40,7 @@ func certificateCollector(read func() []certs.Status, staples func() []ocsp.Cert
 				emit(failing, boolean(c.failing), name)
 				if c.staples {
 					emit(staple, unix(c.staple), name)
+					emit(fetches, float64(c.failures), name)
 				}
 			}
 		},
@@ -70,6 +73,7 @@ func join(all []certs.Status, staples func() []ocsp.CertificateStatus) map[strin
 				c.staple = end
 			}
 			c.staples = true
+			c.failures = max(c.failures, st.Failures)
 		}
 		byName[label(s.Name)] = c
 	}

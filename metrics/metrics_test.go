@@ -239,6 +239,7 @@ func TestCertificatesAndStaples(t *testing.T) {
 	want(t, got, `tlsproxy_certificate_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(s.cert.Leaf.NotAfter.Unix()))
 	want(t, got, `tlsproxy_certificate_failing{certificate="`+name+`"}`, 0)
 	want(t, got, `tlsproxy_ocsp_staple_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(s.stapler.Status()[0].Expires.UnixMilli())/1000)
+	want(t, got, `tlsproxy_ocsp_staple_fetch_failures{certificate="`+name+`"}`, 0)
 	want(t, got, `tlsproxy_ocsp_fetches_total{result="good"}`, 1)
 	want(t, got, `tlsproxy_ocsp_certificates{state="stapled"}`, 1)
 	want(t, got, `tlsproxy_ocsp_certificates{state="missing"}`, 0)
@@ -271,6 +272,22 @@ func TestCertificatesAndStaples(t *testing.T) {
 	want(t, got, `tlsproxy_certificate_reloads_total{result="success"}`, 1)
 	want(t, got, `tlsproxy_certificate_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(next.Leaf.NotAfter.Unix()))
 	want(t, got, `tlsproxy_ocsp_staple_expiry_timestamp_seconds{certificate="`+name+`"}`, 0)
+}
+
+// A responder that is not there.
+func TestStapleFetchFails(t *testing.T) {
+	s := newStack(t, options{noResponder: true})
+	name := s.certs.Status()[0].Name
+	eventually(t, "a fetch failed", func() bool {
+		return s.scrape(t)[`tlsproxy_ocsp_staple_fetch_failures{certificate="`+name+`"}`] >= 1
+	})
+	got := s.scrape(t)
+	want(t, got, `tlsproxy_ocsp_staple_expiry_timestamp_seconds{certificate="`+name+`"}`, 0)
+	want(t, got, `tlsproxy_ocsp_certificates{state="missing"}`, 1)
+	want(t, got, `tlsproxy_ocsp_certificates{state="stapled"}`, 0)
+	if got[`tlsproxy_ocsp_fetches_total{result="network"}`] < 1 {
+		t.Error("the failure is not counted")
+	}
 }
 
 func TestRequests(t *testing.T) {

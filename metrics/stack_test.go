@@ -71,6 +71,8 @@ type options struct {
 	backend http.Handler
 	health  upstream.Health
 	redis   bool // a real one as the shared store
+
+	noResponder bool // nobody answers at the certificate's OCSP responder
 }
 
 // newStack starts everything; the test's end stops it.
@@ -87,10 +89,11 @@ func newStack(t *testing.T, o options) *stack {
 		}
 	})
 
-	s.newCertificate(t)
+	s.newCertificate(t, o)
 	ocspOptions := ocsp.Options{Logger: logger}
 	if o.redis {
 		s.newRedis(t, logger)
+		o.session.StoreTimeout = 5 * time.Second // a busy machine is no failing store
 		o.session.Store, ocspOptions.Store = s.store.Sessions(), s.store.Staples()
 		running.Go(func() error { return s.store.Run(ctx) })
 	}
@@ -112,7 +115,9 @@ func newStack(t *testing.T, o options) *stack {
 		return nil
 	})
 	t.Cleanup(func() { server.Close() })
-	s.waitStaple(t)
+	if !o.noResponder {
+		s.waitStaple(t)
+	}
 	return s
 }
 
@@ -124,12 +129,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func (s *stack) newCertificate(t *testing.T) {
+func (s *stack) newCertificate(t *testing.T, o options) {
 	t.Helper()
 	s.ca = must(pki.NewRoot(pki.CAOptions{Name: "metrics test CA"}))
 	s.responder = pki.NewResponder(s.ca, pki.ResponderOptions{})
 	srv := httptest.NewServer(s.responder)
 	t.Cleanup(srv.Close)
+	if o.noResponder {
+		srv.Close()
+	}
 	s.cert = must(s.ca.Issue(pki.Request{Names: []string{"a.test", "b.test"}, OCSPServers: []string{srv.URL}}))
 	dir := t.TempDir()
 	s.certFile, s.keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -161,7 +169,7 @@ func (s *stack) newRedis(t *testing.T, logger *slog.Logger) {
 	if err := os.WriteFile(keys, []byte(strings.Repeat("00112233445566778899aabbccddeeff", 2)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.store = must(store.New(store.Options{Addresses: []string{addr}, KeyFile: keys, Logger: logger}))
+	s.store = must(store.New(store.Options{Addresses: []string{addr}, KeyFile: keys, Timeout: 5 * time.Second, Logger: logger}))
 	t.Cleanup(func() { s.store.Close() })
 	eventually(t, "redis answers", func() bool { return s.store.Ping(t.Context()) == nil })
 }
@@ -305,11 +313,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		case <-tick.C:
 		}
 	}
