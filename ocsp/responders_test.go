@@ -158,7 +158,7 @@ const realPort = "8889"
 // Against `openssl ocsp -port`: every status, signer and validity, by GET and
 // by POST, and what clients see.
 func TestOpenSSLResponder(t *testing.T) {
-	if !isolated(t) {
+	if !testtool.Isolated(t) {
 		return
 	}
 	ca := newCA(t, pki.CAOptions{Name: "issuer", KeyType: pki.RSA2048})
@@ -223,7 +223,7 @@ func TestOpenSSLResponder(t *testing.T) {
 
 // The staple outlives its responder.
 func TestOpenSSLResponderDies(t *testing.T) {
-	if !isolated(t) {
+	if !testtool.Isolated(t) {
 		return
 	}
 	ca := newCA(t, pki.CAOptions{Name: "issuer"})
@@ -261,7 +261,7 @@ func TestOpenSSLResponderDies(t *testing.T) {
 // CFSSL's responder serves responses made beforehand, and answers GET in a way
 // of its own.
 func TestCFSSLResponder(t *testing.T) {
-	if !isolated(t) {
+	if !testtool.Isolated(t) {
 		return
 	}
 	cfssl := testtool.Require(t, "cfssl", "golang-cfssl")
@@ -324,7 +324,7 @@ func cfsslSign(t *testing.T, cfssl string, b *bench, status string) []byte {
 // The proxy that is configured is used, and else the one of the environment,
 // which the net/http package reads once in a process: hence one of its own.
 func TestProxy(t *testing.T) {
-	if !isolated(t) {
+	if !testtool.Isolated(t) {
 		return
 	}
 	ca := newCA(t, pki.CAOptions{})
@@ -354,7 +354,7 @@ func TestProxy(t *testing.T) {
 
 // A full and a read-only disk, real ones.
 func TestFullAndReadOnlyDisk(t *testing.T) {
-	if !isolated(t) {
+	if !testtool.Isolated(t) {
 		return
 	}
 	ca := newCA(t, pki.CAOptions{})
