@@ -104,7 +104,7 @@ func certStatsCollector(read func() certs.Stats) prometheus.Collector {
 func ocspCollector(read func() ocsp.Stats) prometheus.Collector {
 	var (
 		fetches = counter("ocsp_fetches_total", "Exchanges with OCSP responders, by result.", "result")
-		count   = gauge("ocsp_certificates", "Certificates by what stapling has for them: stapled, missing (a responder, but no staple now) or no_responder.", "state")
+		count   = gauge("ocsp_certificates", "Certificates by what stapling has for them: stapled, revoked, missing (a responder, but no staple now) or no_responder.", "state")
 		missing = gauge("ocsp_must_staple_missing", "Certificates that ask for a staple (must-staple) and have none now.")
 		persist = counter("ocsp_persist_errors_total", "Responses that could not be written to the state directory.")
 		shared  = counter("ocsp_store_operations_total", "Use of the shared store for responses: hit, write or error.", "result")
@@ -121,7 +121,8 @@ func ocspCollector(read func() ocsp.Stats) prometheus.Collector {
 				emit(fetches, float64(byResult[r]), r)
 			}
 			emit(count, float64(s.Stapled), "stapled")
-			emit(count, float64(s.WithResponder-s.Stapled), "missing")
+			emit(count, float64(s.Revoked), "revoked")
+			emit(count, float64(s.WithResponder-s.Stapled-s.Revoked), "missing")
 			emit(count, float64(s.Certificates-s.WithResponder), "no_responder")
 			emit(missing, float64(s.MustStapleMissing))
 			emit(persist, float64(s.PersistErrors))

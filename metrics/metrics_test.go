@@ -265,10 +265,14 @@ func TestCertificatesAndStaples(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the new certificate is revoked", func() bool {
-		return s.scrape(t)[`tlsproxy_ocsp_fetches_total{result="revoked"}`] >= 1
+		return s.scrape(t)[`tlsproxy_ocsp_certificates{state="revoked"}`] == 1
 	})
 	got = s.scrape(t)
 	want(t, got, `tlsproxy_certificate_failing{certificate="`+name+`"}`, 0)
+	want(t, got, `tlsproxy_ocsp_certificates{state="missing"}`, 0)
+	if got[`tlsproxy_ocsp_fetches_total{result="revoked"}`] < 1 {
+		t.Error("the fetch is not counted")
+	}
 	want(t, got, `tlsproxy_certificate_reloads_total{result="success"}`, 1)
 	want(t, got, `tlsproxy_certificate_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(next.Leaf.NotAfter.Unix()))
 	want(t, got, `tlsproxy_ocsp_staple_expiry_timestamp_seconds{certificate="`+name+`"}`, 0)

@@ -1,7 +1,11 @@
 package probe
 
 import (
+	"errors"
+	"flag"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -110,4 +114,27 @@ func FuzzParseTarget(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is documented is what there is.
+func TestDocumented(t *testing.T) {
+	content, err := os.ReadFile("../../docs/probe.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(content)
+	for _, name := range requirementNames() {
+		if !strings.Contains(doc, "`"+name+"`") {
+			t.Errorf("docs/probe.md does not tell of -require %s", name)
+		}
+	}
+	var help strings.Builder
+	if _, err := parseFlags([]string{"-h"}, &help); !errors.Is(err, flag.ErrHelp) {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`(?m)^  (-[a-z]+)`).FindAllStringSubmatch(help.String(), -1) {
+		if !strings.Contains(doc, "`"+name[1]) {
+			t.Errorf("docs/probe.md does not tell of %s", name[1])
+		}
+	}
 }
