@@ -347,6 +347,16 @@ func TestCRLFilesThatAreRefused(t *testing.T) {
 		})
 	}
 
+	t.Run("delta for the list of another key", func(t *testing.T) {
+		next := newCA(t, nil, "ca") // the same name after a change of key
+		anchors := func(o *Options) {
+			o.CAFiles = append(o.CAFiles, write(t, t.TempDir(), "next.pem", bundle(next)))
+		}
+		_, err := crlVerifier(t, ca, anchors, ca.crl(t, crlOptions{number: 4}), next.crl(t, crlOptions{number: 9}), ca.crl(t, crlOptions{number: 9, base: 8}))
+		if err == nil || !strings.Contains(err.Error(), "number 8 or later, but the newest one here is 4") {
+			t.Errorf("New = %v; want the delta list refused", err)
+		}
+	})
 	t.Run("delta for a newer list", func(t *testing.T) {
 		_, err := crlVerifier(t, ca, nil, ca.crl(t, crlOptions{number: 4}), ca.crl(t, crlOptions{number: 9, base: 8}))
 		if err == nil || !strings.Contains(err.Error(), "number 8 or later, but the newest one here is 4") {

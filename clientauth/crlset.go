@@ -1,6 +1,7 @@
 package clientauth
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/x509"
 	"errors"
@@ -77,7 +78,7 @@ func checkBase(delta *crl, lists []*crl) error {
 	}
 	var have *big.Int
 	for _, c := range lists {
-		if c.base != nil || c.scope.raw != delta.scope.raw {
+		if c.base != nil || c.scope.raw != delta.scope.raw || !bytes.Equal(c.list.AuthorityKeyId, delta.list.AuthorityKeyId) {
 			continue
 		}
 		if c.list.Number != nil && c.list.Number.Cmp(delta.base) >= 0 {

@@ -1,12 +1,15 @@
 package front
 
 import (
+	"bufio"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/memnet"
 )
@@ -173,5 +176,34 @@ func TestResumptionOffForASite(t *testing.T) {
 		if n := r.sessions.Stats().Entries; n != 0 {
 			t.Errorf("%d sessions stored", n)
 		}
+	})
+}
+
+// The deadline of the handshake is not one of the connection.
+func TestConnectionsOutliveTheHandshakeDeadline(t *testing.T) {
+	pki := newMatrixPKI(t)
+	forVersions(t, func(t *testing.T, version uint16) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, rigOptions{pki: pki.serverCA, cert: pki.server})
+			c := tls.Client(r.dial(), r.client("app.example", version, nil))
+			defer c.Close()
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			answers := bufio.NewReader(c)
+			for range 3 {
+				time.Sleep(10 * time.Minute)
+				if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: app.example\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				res, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	})
 }
