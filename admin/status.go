@@ -90,6 +90,7 @@ type Store struct {
 	State     string    `json:"state"` // of its circuit breaker: closed, open or half_open
 	LastError string    `json:"last_error,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
+	Details   any       `json:"details,omitempty"` // what else there is to say: servers, keys, calls
 }
 
 // Runtime is what the process uses.

@@ -16,7 +16,7 @@ import (
 )
 
 func (p *program) buildMetrics(*config.Config) error {
-	p.metrics = metrics.New(metrics.Options{
+	options := metrics.Options{
 		Version:      versionString(),
 		Revision:     revision(),
 		Front:        p.frontStats,
@@ -27,11 +27,16 @@ func (p *program) buildMetrics(*config.Config) error {
 		ClientOCSP:   p.clientOCSP,
 		Certificates: p.certs.Status,
 		CertStats:    p.certs.Stats,
+		ClientAuth:   p.clientAuthMetrics,
 		Upstreams:    p.upstreams,
 		AccessLog:    p.access.stats,
 		Config:       p.configStats,
 		Logger:       p.log,
-	})
+	}
+	if p.shared != nil {
+		options.Store = p.shared.Status
+	}
+	p.metrics = metrics.New(options)
 	return nil
 }
 
@@ -102,8 +107,9 @@ func (p *program) status() admin.Status {
 			adminCache("ocsp", staples.Cache),
 			adminCache("client_ocsp", p.clientOCSP()),
 		},
-		Upstreams: p.upstreams(),
-		Store:     p.storeStatus(),
+		Upstreams:  p.upstreams(),
+		ClientAuth: p.clientAuthStatus(),
+		Store:      p.storeStatus(),
 	}
 }
 

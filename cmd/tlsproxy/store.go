@@ -39,8 +39,9 @@ func (p *program) storeStatus() *admin.Store {
 	if p.shared == nil {
 		return nil
 	}
-	sum := &admin.Store{Up: true, State: "closed"}
-	for _, server := range p.shared.Status().Servers {
+	status := p.shared.Status()
+	sum := &admin.Store{Up: true, State: "closed", Details: status}
+	for _, server := range status.Servers {
 		if server.Since.After(sum.Since) {
 			sum.Since = server.Since
 		}
