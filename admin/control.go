@@ -70,10 +70,7 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err = h.opts.Revoke(context.WithoutCancel(r.Context()), subject)
-	h.log.LogAttrs(r.Context(), slog.LevelInfo, "sessions revoked",
-		slog.String("kind", string(subject.Kind)), slog.String("value", subject.Value),
-		slog.String("issuer", subject.Issuer), slog.String("serial", subject.Serial),
-		slog.String("remote", r.RemoteAddr), slog.Any("err", err))
+	h.logRevocation(r, subject, err)
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, revoked{Revoked: subject})
@@ -82,6 +79,25 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeError(w, http.StatusBadRequest, "not revoked: "+err.Error())
 	}
+}
+
+// logRevocation notes who revoked what. An error means that it is in force in
+// part, or that it was refused.
+func (h *handler) logRevocation(r *http.Request, s session.Subject, err error) {
+	level, message := slog.LevelInfo, "sessions revoked"
+	attrs := []slog.Attr{slog.String("remote", r.RemoteAddr), slog.String("kind", string(s.Kind))}
+	for _, a := range []slog.Attr{slog.String("value", s.Value), slog.String("issuer", s.Issuer), slog.String("serial", s.Serial)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	switch {
+	case errors.Is(err, session.ErrNotShared), errors.Is(err, session.ErrNotKept):
+		level, attrs = slog.LevelWarn, append(attrs, slog.Any("err", err))
+	case err != nil:
+		level, message, attrs = slog.LevelWarn, "revocation refused", append(attrs, slog.Any("err", err))
+	}
+	h.log.LogAttrs(r.Context(), level, message, attrs...)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -226,7 +226,8 @@ function config(s) {
   if (c.last_error) rows.push(["reason", element("span", "bad", c.last_error)]);
   for (const l of s.listeners || []) {
     const proxy = l.proxy_protocol && l.proxy_protocol !== "off" ? ", PROXY header " + l.proxy_protocol : "";
-    rows.push(["https", lines([(l.bound || []).join(", ") + proxy, element("span", "dim", Object.keys(l.sites || {}).sort().join(", "))])]);
+    const sites = Object.keys(l.sites || {}).filter(x => x).sort(); // the default policy may have no site
+    rows.push(["https", lines([(l.bound || []).join(", ") + proxy, element("span", "dim", sites.join(", "))])]);
   }
   if ((s.http || []).length) rows.push(["http", s.http.join(", ")]);
   if ((s.admin || []).length) rows.push(["admin", s.admin.join(", ")]);
