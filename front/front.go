@@ -147,6 +147,10 @@ func New(o Options) (*Front, error) {
 // sockets are Run's.
 func (f *Front) Listener() net.Listener { return f.ready }
 
+// Open opens the listeners of an address as [ListenerOptions] names it, for a
+// protocol without TLS beside those that Prepare serves.
+func (f *Front) Open(address string) ([]net.Listener, error) { return f.sockets.open(address) }
+
 // Stats returns the counters.
 func (f *Front) Stats() Stats { return f.counters.snapshot() }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/tlsproxy/tlsproxy/config"
@@ -58,9 +57,4 @@ func adminListenAddress(cfg *config.Config) string {
 		return ""
 	}
 	return cfg.Admin.Address
-}
-
-// listenPlain binds a listener without TLS.
-func listenPlain(address string) (net.Listener, error) {
-	return net.Listen("tcp", address)
 }

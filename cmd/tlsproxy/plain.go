@@ -40,25 +40,37 @@ func httpSettingsOf(cfg *config.Config) plainSettings {
 	return settings
 }
 
+func (s plainSettings) server(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: s.readHeader,
+		ReadTimeout:       s.write,
+		WriteTimeout:      s.write,
+		IdleTimeout:       s.idle,
+		MaxHeaderBytes:    s.maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
 // plainServer serves HTTP without TLS on one address, which a reload may
 // change: the new address is bound before the old one is given up.
 type plainServer struct {
 	name    string
+	open    func(address string) ([]net.Listener, error)
 	handler http.Handler
 	log     *slog.Logger
 
-	mu       sync.Mutex
-	address  string // as configured; "" when there is none
-	bound    net.Addr
-	server   *http.Server
-	listener *front.ProxyListener
-	next     net.Listener // prepared, not yet installed
-	nextAddr string
-	running  sync.WaitGroup
+	mu        sync.Mutex
+	address   string // as configured; "" when there is none
+	server    *http.Server
+	listeners []*front.ProxyListener // of server; systemd may pass several sockets
+	next      []net.Listener         // prepared, not yet installed
+	nextAddr  string
+	running   sync.WaitGroup
 }
 
-func newPlainServer(name string, handler http.Handler, log *slog.Logger) *plainServer {
-	return &plainServer{name: name, handler: handler, log: log}
+func newPlainServer(name string, f *front.Front, handler http.Handler, log *slog.Logger) *plainServer {
+	return &plainServer{name: name, open: f.Open, handler: handler, log: log}
 }
 
 // prepare binds the address unless it is the present one; "" stands for none.
@@ -69,8 +81,8 @@ func (s *plainServer) prepare(address string) error {
 	if address == "" || (s.server != nil && address == s.address) {
 		return nil
 	}
-	ln, err := listenPlain(address)
-	s.next = ln
+	next, err := s.open(address)
+	s.next = next
 	return err
 }
 
@@ -78,10 +90,10 @@ func (s *plainServer) prepare(address string) error {
 func (s *plainServer) discard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next != nil {
-		s.next.Close()
-		s.next = nil
+	for _, ln := range s.next {
+		ln.Close()
 	}
+	s.next = nil
 }
 
 // install serves on the address that was prepared and retires the one before.
@@ -89,31 +101,28 @@ func (s *plainServer) install(settings plainSettings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil && s.nextAddr == s.address {
-		if s.listener != nil {
-			s.listener.Configure(settings.proxyMode, settings.trusted)
+		for _, ln := range s.listeners {
+			ln.Configure(settings.proxyMode, settings.trusted)
 		}
 		return
 	}
 	if old := s.server; old != nil {
-		s.running.Go(func() { s.stop(context.Background(), old) })
+		s.running.Go(func() { s.stop(old) })
 	}
-	s.address, s.server, s.bound, s.listener = s.nextAddr, nil, nil, nil
+	s.address, s.server, s.listeners = s.nextAddr, nil, nil
 	if s.next == nil {
 		return
 	}
-	ln := front.NewProxyListener(s.next)
-	ln.Configure(settings.proxyMode, settings.trusted)
-	s.next, s.listener = nil, ln
-	server := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: settings.readHeader,
-		ReadTimeout:       settings.write,
-		WriteTimeout:      settings.write,
-		IdleTimeout:       settings.idle,
-		MaxHeaderBytes:    settings.maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	s.server = settings.server(s.handler, s.log)
+	for _, ln := range s.next {
+		s.serve(s.server, front.NewProxyListener(ln), settings)
 	}
-	s.server, s.bound = server, ln.Addr()
+	s.next = nil
+}
+
+func (s *plainServer) serve(server *http.Server, ln *front.ProxyListener, settings plainSettings) {
+	ln.Configure(settings.proxyMode, settings.trusted)
+	s.listeners = append(s.listeners, ln)
 	s.running.Go(func() {
 		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("listener ended", "listener", s.name, "err", err)
@@ -124,8 +133,8 @@ func (s *plainServer) install(settings plainSettings) {
 // plainGrace bounds how long a plain listener that is given up may finish.
 const plainGrace = 5 * time.Second
 
-func (s *plainServer) stop(ctx context.Context, server *http.Server) {
-	ctx, cancel := context.WithTimeout(ctx, plainGrace)
+func (s *plainServer) stop(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), plainGrace)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
 		server.Close()
@@ -138,7 +147,7 @@ func (s *plainServer) shutdown() {
 	server := s.server
 	s.mu.Unlock()
 	if server != nil {
-		s.stop(context.Background(), server)
+		s.stop(server)
 	}
 	s.running.Wait()
 }
@@ -147,8 +156,9 @@ func (s *plainServer) shutdown() {
 func (s *plainServer) addresses() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bound == nil {
-		return nil
+	var all []string
+	for _, ln := range s.listeners {
+		all = append(all, ln.Addr().String())
 	}
-	return []string{s.bound.String()}
+	return all
 }

@@ -71,8 +71,8 @@ func newProgram(cfg *config.Config, path string, stdout, stderr io.Writer) (*pro
 		}
 	}
 	p.web = newWebServer(p.front.Listener(), http.HandlerFunc(p.serveHTTP), p.log)
-	p.plain = newPlainServer("http", http.HandlerFunc(p.servePlain), p.log)
-	p.admin = newPlainServer("admin", http.HandlerFunc(p.serveAdmin), p.log)
+	p.plain = newPlainServer("http", p.front, http.HandlerFunc(p.servePlain), p.log)
+	p.admin = newPlainServer("admin", p.front, http.HandlerFunc(p.serveAdmin), p.log)
 	return p, nil
 }
 
