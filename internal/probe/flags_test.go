@@ -44,7 +44,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.args, func(t *testing.T) {
 			var stdout, stderr strings.Builder
-			status := Run(t.Context(), strings.Fields(test.args), &stdout, &stderr)
+			status := Command{}.Run(t.Context(), strings.Fields(test.args), &stdout, &stderr)
 			if status != exitUsage || !strings.Contains(stderr.String(), test.want) || stdout.Len() > 0 {
 				t.Errorf("status %d, stderr %q; want %q", status, stderr.String(), test.want)
 			}
@@ -54,7 +54,7 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stderr strings.Builder
-	if status := Run(t.Context(), []string{"-h"}, io.Discard, &stderr); status != exitOK {
+	if status := (Command{}).Run(t.Context(), []string{"-h"}, io.Discard, &stderr); status != exitOK {
 		t.Errorf("status = %d", status)
 	}
 	wantContains(t, stderr.String(), "usage: tlsproxy probe", "-also", "-require", "resumption-1.3", "post-quantum")

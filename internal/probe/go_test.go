@@ -288,7 +288,7 @@ func TestStapleWithoutVerifierIsNotValid(t *testing.T) {
 	s.cert.OCSPStaple = s.staple(t, s.cert, pki.ResponderOptions{})
 	addr := serve(t, &tls.Config{Certificates: []tls.Certificate{s.cert}})
 	var stderr strings.Builder
-	status := Run(t.Context(), []string{addr, "-cafile", s.caFile, "-require", "staple", "-count", "1"}, io.Discard, &stderr)
+	status := Command{}.Run(t.Context(), []string{addr, "-cafile", s.caFile, "-require", "staple", "-count", "1"}, io.Discard, &stderr)
 	if status != exitFailed || !strings.Contains(stderr.String(), "no verifier") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}
@@ -408,7 +408,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	addr := accept(t, func(c net.Conn) { cancel(); _, _ = io.Copy(io.Discard, c) })
 	var stderr strings.Builder
-	status := Run(ctx, []string{addr, "-timeout", "1h"}, io.Discard, &stderr)
+	status := Command{}.Run(ctx, []string{addr, "-timeout", "1h"}, io.Discard, &stderr)
 	if status != exitFailed || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}

@@ -57,11 +57,6 @@ type Command struct {
 	VerifyStaple func(raw []byte, leaf, issuer *x509.Certificate, now time.Time) (Staple, error)
 }
 
-// Run is [Command.Run] of the zero Command, which verifies no staple.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return Command{}.Run(ctx, args, stdout, stderr)
-}
-
 // Run parses args (the words after "probe"), probes the server, writes the
 // report to stdout and what went wrong to stderr, and returns the exit status:
 // 0 when the server was reached and all that was required holds, 1 when not,
