@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"software.sslmate.com/src/go-pkcs12"
 )
@@ -20,7 +21,8 @@ const maxFile = 4 << 20
 
 // readFile reads a regular file.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// Not blocking, because opening a named pipe would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -38,12 +38,13 @@ type fileLoop struct {
 	// seconds in which other files change too.
 	wg        sync.WaitGroup
 	busy      map[*fileSource]bool
+	missed    map[*fileSource]bool // a look came while it was busy
 	preparing bool
 	done      chan *fileSource // a reload ended; nil: a preparation did
 }
 
 func (s *Store) runFiles(ctx context.Context) error {
-	l := &fileLoop{store: s, busy: make(map[*fileSource]bool), done: make(chan *fileSource)}
+	l := &fileLoop{store: s, busy: make(map[*fileSource]bool), missed: make(map[*fileSource]bool), done: make(chan *fileSource)}
 	defer l.stopWatching()
 	defer l.wg.Wait()
 	if w, err := s.seams.newWatcher(); err != nil {
@@ -82,9 +83,14 @@ func (s *Store) runFiles(ctx context.Context) error {
 				continue
 			}
 			delete(l.busy, f)
-			if since.IsZero() { // else a look is near
+			switch {
+			case !since.IsZero(): // a look is near
+			case l.missed[f]:
+				look.Reset(0)
+			default:
 				look.Reset(l.wait())
 			}
+			delete(l.missed, f)
 		case <-review.C:
 			review.Reset(l.review(ctx))
 		}
@@ -136,6 +142,7 @@ func (l *fileLoop) look(ctx context.Context) {
 	now := time.Now()
 	for _, f := range sources {
 		if l.busy[f] {
+			l.missed[f] = true
 			continue
 		}
 		due := !f.retryAt.IsZero() && !now.Before(f.retryAt)
