@@ -21,8 +21,8 @@ const maxFile = 4 << 20
 
 // readFile reads a regular file.
 func readFile(path string) ([]byte, error) {
-	// Not blocking, because opening a named pipe would wait for its writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	// Read-only, and not blocking: opening a named pipe would wait for its writer.
+	f, err := os.OpenFile(path, syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func TestScopeIsUnambiguous(t *testing.T) {
 			t.Errorf("scope %d is not unique", i)
 		}
 	}
-	if NewScope().Add("a", "b").Sum() != NewScope().Add("a", "b").Sum() {
+	if again := NewScope().Add("a", "b").Sum(); NewScope().Add("a", "b").Sum() != again {
 		t.Error("equal content, different scopes")
 	}
 }
