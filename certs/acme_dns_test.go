@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libdns/libdns"
+
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
@@ -105,4 +107,20 @@ func TestDNS01(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestZoneOfRecords: records go into the zone that is configured, whichever
+// zone was found to hold the name.
+func TestZoneOfRecords(t *testing.T) {
+	for _, tt := range []struct{ configured, zone, name string }{
+		{"", "b.dns.test.", "_acme-challenge.a"},
+		{"dns.test", "dns.test.", "_acme-challenge.a.b"},
+		{"b.dns.test", "b.dns.test.", "_acme-challenge.a"},
+	} {
+		p := newDNSProvider(&RFC2136{Zone: tt.configured}, "")
+		zone, recs := p.move("b.dns.test.", []libdns.Record{libdns.TXT{Name: "_acme-challenge.a", Text: "x"}})
+		if rr := recs[0].RR(); zone != tt.zone || rr.Name != tt.name || rr.Data != "x" || rr.Type != "TXT" {
+			t.Errorf("zone %q: %+v in %q; want %s in %s", tt.configured, rr, zone, tt.name, tt.zone)
+		}
+	}
 }

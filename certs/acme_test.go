@@ -120,6 +120,10 @@ func TestChallengeCertificates(t *testing.T) {
 		leaf, err := p.dial("challenge.test", nil, "acme-tls/1")
 		return err == nil && leaf.Subject.CommonName == "ACME challenge"
 	})
+	// The library would listen on port 443 itself.
+	if stacks := allStacks(); strings.Contains(stacks, "tlsALPNSolver).Present.") || strings.Contains(stacks, "httpSolver).serve") {
+		t.Error("the library runs a server of its own for the challenge")
+	}
 	for _, protos := range [][]string{nil, {"h2"}, {"h2", "acme-tls/1"}, {"acme-tls/1", "http/1.1"}} {
 		leaf, err := p.dial("challenge.test", nil, protos...)
 		if err != nil || leaf.Subject.CommonName == "ACME challenge" {

@@ -292,7 +292,7 @@ func (w *acmeWorker) obtain() bool {
 	}
 	s.mu.Unlock()
 	s.log.Info("certificate obtained", "name", w.host.name, "issuer", w.stored.directory,
-		"not_after", w.stored.cert.tls.Leaf.NotAfter, "took", time.Since(started))
+		"not_after", w.stored.cert.tls.Leaf.NotAfter, "seconds", time.Since(started).Seconds())
 	return true
 }
 

@@ -255,6 +255,23 @@ func TestExcessiveKDF(t *testing.T) {
 	if err := checkKDF(p12, 0x12344); err == nil {
 		t.Error("PKCS#12 above the limit: no error")
 	}
+	// Inside the file, under a cheap MAC.
+	dir := t.TempDir()
+	pair, inner := writePair(t, dir, "a", cert), filepath.Join(dir, "a.p12")
+	out, err := exec.CommandContext(t.Context(), testtool.Require(t, "openssl", "openssl"), "pkcs12", "-export", "-iter", "74565", "-nomaciter",
+		"-in", pair.Cert, "-inkey", pair.Key, "-passout", "pass:x", "-out", inner).CombinedOutput()
+	if err != nil {
+		t.Fatalf("openssl: %v\n%s", err, out)
+	}
+	if p12, err = os.ReadFile(inner); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKDF(p12, 74565); err != nil {
+		t.Errorf("PKCS#12 of OpenSSL at the limit: %v", err)
+	}
+	if err := checkKDF(p12, 74564); err == nil {
+		t.Error("PKCS#12 of OpenSSL above the limit: no error")
+	}
 }
 
 func TestLoadReportsEverything(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -186,3 +187,9 @@ func countLines(text, part string) int { return strings.Count(text, part) }
 type ctx = context.Context
 
 func pkiRequest(names ...string) pki.Request { return pki.Request{Names: names} }
+
+// allStacks is what all goroutines are doing.
+func allStacks() string {
+	buf := make([]byte, 4<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}

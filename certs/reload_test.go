@@ -87,6 +87,16 @@ func TestChangesAreNoticed(t *testing.T) {
 		name          string
 		setUp, change func(t *testing.T, dir string)
 	}{
+		{"path through a link", func(t *testing.T, dir string) {
+			put(t, filepath.Join(dir, "releases", "1"), one)
+			put(t, filepath.Join(dir, "releases", "2"), two)
+			if err := os.Remove(dir + "/in"); err != nil {
+				t.Fatal(err)
+			}
+			link(t, "releases/1", filepath.Join(dir, "in"))
+		}, func(t *testing.T, dir string) {
+			relink(t, "releases/2", filepath.Join(dir, "in"))
+		}},
 		{"written in place", func(t *testing.T, dir string) { put(t, dir, one) }, func(t *testing.T, dir string) { put(t, dir, two) }},
 		{"renamed into place", func(t *testing.T, dir string) { put(t, dir, one) }, func(t *testing.T, dir string) {
 			certPEM, key := pairBytes(t, two)
@@ -107,21 +117,21 @@ func TestChangesAreNoticed(t *testing.T) {
 		}},
 		{"certbot archive", func(t *testing.T, dir string) {
 			put(t, filepath.Join(dir, "archive", "1"), one)
+			put(t, filepath.Join(dir, "archive", "2"), two)
 			link(t, "archive/1/tls.crt", filepath.Join(dir, "tls.crt"))
 			link(t, "archive/1/tls.key", filepath.Join(dir, "tls.key"))
 		}, func(t *testing.T, dir string) {
-			put(t, filepath.Join(dir, "archive", "2"), two)
 			relink(t, "archive/2/tls.crt", filepath.Join(dir, "tls.crt"))
 			relink(t, "archive/2/tls.key", filepath.Join(dir, "tls.key"))
 		}},
 		{"link on the way", func(t *testing.T, dir string) {
 			put(t, filepath.Join(dir, "releases", "1", "tls"), one)
-			link(t, "releases/1", filepath.Join(dir, "current"))
-			link(t, "current/tls/tls.crt", filepath.Join(dir, "tls.crt"))
-			link(t, "current/tls/tls.key", filepath.Join(dir, "tls.key"))
-		}, func(t *testing.T, dir string) {
 			put(t, filepath.Join(dir, "releases", "2", "tls"), two)
-			relink(t, "releases/2", filepath.Join(dir, "current"))
+			link(t, "../releases/1", filepath.Join(dir, "elsewhere", "current"))
+			link(t, "elsewhere/current/tls/tls.crt", filepath.Join(dir, "tls.crt"))
+			link(t, "elsewhere/current/tls/tls.key", filepath.Join(dir, "tls.key"))
+		}, func(t *testing.T, dir string) {
+			relink(t, "../releases/2", filepath.Join(dir, "elsewhere", "current"))
 		}},
 		{"target written in place", func(t *testing.T, dir string) {
 			put(t, filepath.Join(dir, "elsewhere"), one)
@@ -146,12 +156,20 @@ func TestChangesAreNoticed(t *testing.T) {
 			t.Run(how+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				tt.setUp(t, dir)
+				in := filepath.Join(dir, "in")
+				if err := os.Mkdir(in, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				at := in // where the files of most tests are
+				if tt.name == "path through a link" {
+					at = dir
+				}
+				tt.setUp(t, at)
 				s := newStore(t, Options{PollInterval: time.Hour})
-				src := Source{Files: &Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}}
+				src := Source{Files: &Files{Cert: filepath.Join(in, "tls.crt"), Key: filepath.Join(in, "tls.key")}}
 				switch how {
 				case "directory":
-					src = Source{Directory: &Directory{Path: dir}}
+					src = Source{Directory: &Directory{Path: in}}
 				case "polled":
 					s.options.PollInterval = 50 * time.Millisecond
 					s.seams.newWatcher = func() (watcher, error) { return nil, syscall.EMFILE }
@@ -164,7 +182,7 @@ func TestChangesAreNoticed(t *testing.T) {
 				if how != "polled" {
 					eventually(t, within, "watching", func() bool { return s.Stats().Watched > 0 })
 				}
-				tt.change(t, dir)
+				tt.change(t, at)
 				eventually(t, within, "serving the new certificate", func() bool {
 					leaf := served(s, "a.test")
 					if leaf == nil {
