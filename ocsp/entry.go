@@ -29,6 +29,7 @@ type entry struct {
 	held     *Response // the good one, while it lasts
 	revoked  *Response
 	told     bool // OnRevoked was called
+	given    bool // the other replicas were told of the revocation
 	next     time.Time
 	failures int
 	looks    int // in a row, at the shared store while another replica fetches
@@ -106,7 +107,7 @@ func (s *Stapler) acceptGood(e *entry, r *Response, received time.Time) bool {
 		return false
 	}
 	if e.revoked != nil {
-		e.revoked, e.told = nil, false
+		e.revoked, e.told, e.given = nil, false, false
 		s.disk.remove(e, revokedSuffix)
 		s.log.Warn("the hold on a certificate was lifted", "certificate", e.name())
 	}

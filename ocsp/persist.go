@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -62,7 +63,8 @@ func (d *disk) load(s *Stapler, e *entry) {
 }
 
 func (d *disk) read(e *entry, suffix string, now time.Time) (r *Response, received time.Time, err error) {
-	f, err := os.Open(d.path(e, suffix))
+	// Not blocking, because opening a named pipe would wait for its writer.
+	f, err := os.OpenFile(d.path(e, suffix), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, received, err
 	}
@@ -98,6 +100,25 @@ func (d *disk) save(e *entry) {
 	}
 	path := d.path(e, suffix)
 	d.note(path, d.write(path, r.Raw))
+	if suffix == revokedSuffix {
+		// Should the revocation not have been written, as on a full disk, the
+		// good one must not come back with the next start.
+		d.remove(e, goodSuffix)
+	}
+}
+
+// again tries to write a revocation that could not be: nothing else would, as
+// its certificate is not asked about any more.
+func (d *disk) again(e *entry) {
+	if d.dir == "" || !e.isRevoked() {
+		return
+	}
+	d.mu.Lock()
+	broken := d.broken[d.path(e, revokedSuffix)]
+	d.mu.Unlock()
+	if broken {
+		d.save(e)
+	}
 }
 
 // note counts a failed write, and says when the trouble begins and when the

@@ -121,9 +121,11 @@ func (s *Stapler) keepFresh(ctx context.Context, e *entry) {
 // step does what is due for an entry and returns how long it may sleep.
 func (s *Stapler) step(ctx context.Context, e *entry) time.Duration {
 	s.dropExpired(e)
+	s.disk.again(e)
 	if s.shared.look(ctx, s, e) {
 		s.disk.save(e)
 	}
+	s.shared.warn(ctx, e)
 	if next := e.due(); !next.IsZero() && !s.opts.Now().Before(next) {
 		s.refresh(ctx, e)
 	}

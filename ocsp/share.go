@@ -54,6 +54,7 @@ func (h *shared) look(ctx context.Context, s *Stapler, e *entry) bool {
 		h.hits.Add(1)
 		e.mu.Lock()
 		e.looks, e.failures, e.lastError = 0, 0, nil
+		e.given = r.Status == Revoked
 		e.mu.Unlock()
 		return true
 	}
@@ -123,6 +124,21 @@ func (h *shared) give(ctx context.Context, e *entry, r *Response, received time.
 	defer cancel()
 	if err := h.store.Put(ctx, sharedKey(purpose, e.key), append(value, r.Raw...), until); !h.failed(ctx, err) {
 		h.writes.Add(1)
+		e.mu.Lock()
+		e.given = r.Status == Revoked
+		e.mu.Unlock()
+	}
+}
+
+// warn tells the others of a revocation that they may not know: it came from
+// the state directory, or the store did not answer when it was learned. Nothing
+// else would, as the certificate is not asked about any more.
+func (h *shared) warn(ctx context.Context, e *entry) {
+	e.mu.Lock()
+	r, given := e.revoked, e.given
+	e.mu.Unlock()
+	if r != nil && !r.onHold() && !given {
+		h.give(ctx, e, r, h.now())
 	}
 }
 
