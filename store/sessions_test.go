@@ -323,11 +323,18 @@ func TestRevocationsAreShared(t *testing.T) {
 	eventually(t, "the first record is heard", func() bool { return heard.has("one") })
 
 	raw := r.raw()
-	raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub") // the announcement is missed
+	raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub") // the announcement may be missed
 	if err := a.Publish(t.Context(), []byte("two"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a missed record is found", func() bool { return heard.has("two") })
+	ring := a.s.keys.ring.Load() // and the one of this record is missed: there is none
+	sealed, err := ring.seal(ring.active, recordPurpose, []byte(recordID), []byte("unannounced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.ZAdd(t.Context(), a.recordSet(), redisZ(string(sealed), time.Now().Add(time.Hour)))
+	raw.Incr(t.Context(), a.recordVersion())
+	eventually(t, "missed records are found", func() bool { return heard.has("two") && heard.has("unannounced") })
 
 	if err := a.Publish(t.Context(), []byte("brief"), time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -356,9 +363,11 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	c := s.Sessions()
 	var heard records
 	watch(t, c, &heard)
-	eventually(t, "the first sync", func() bool { return !s.Status().RevocationsSynced.IsZero() })
+	eventually(t, "the first sync", func() bool { return heard.current.Load() && !s.Status().RevocationsSynced.IsZero() })
 	r.kill()
+	eventually(t, "the outage is noticed", func() bool { return !heard.current.Load() })
 	r.start()
+	eventually(t, "and its end", func() bool { return heard.current.Load() })
 	eventually(t, "a record is taken again", func() bool {
 		return c.Publish(t.Context(), []byte("after"), time.Hour) == nil
 	})
@@ -367,6 +376,8 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 
 // records collects what a watch applies.
 type records struct {
+	current atomic.Bool
+
 	mu   sync.Mutex
 	seen [][]byte
 }

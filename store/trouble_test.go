@@ -105,7 +105,7 @@ func TestTroubles(t *testing.T) {
 // during makes handshakes while the trouble lasts.
 func (tt *trouble) during(t *testing.T, a, b *replica, known map[uint16]*tls.Config) {
 	before := b.store.Stats().Calls
-	handshakes := uint64(0)
+	handshakes, tripped := uint64(0), false
 	// Long enough for several probes.
 	for start := time.Now(); handshakes < 40 || time.Since(start) < 8*probeEvery; handshakes++ {
 		i := handshakes
@@ -125,6 +125,12 @@ func (tt *trouble) during(t *testing.T, a, b *replica, known map[uint16]*tls.Con
 			t.Fatalf("handshake %d: %q", i, result)
 		}
 		a.connect(t, tlsClient(v, true)) // leaves something to write
+		switch down := b.store.Stats().Down; {
+		case down == 1:
+			tripped = true
+		case tripped:
+			t.Fatalf("the server is asked again after %d handshakes, though the trouble lasts", i)
+		}
 	}
 	st := b.store.Stats()
 	waited := st.Calls["timeout"] - before["timeout"]
