@@ -3,6 +3,7 @@ package cachebench
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // An OpsRow compares one operation of a rival with ours, in the same run.
@@ -20,51 +21,52 @@ type OpsRow struct {
 
 // compareOps runs rounds of put, get and delete on ours and on a rival in turn. What
 // is compared is the CPU time of the thread that calls.
-func (b *Bench) compareOps(ourProc *process, rivalName, keys string, size, lifetime int) ([]OpsRow, error) {
+func (b *Bench) compareOps(mine *process, rivalName string, c opsCase) ([]OpsRow, error) {
 	p, err := b.start(rivalName)
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
-	kind := rivalName
-	if len(kind) > 4 && kind[:4] == "jdk-" {
-		kind = kind[4:]
-	}
-	if _, err := p.do("prep %s %s %d %d", kind, keys, min(size, 20480), lifetime); err != nil {
-		return nil, err
-	}
-	if _, err := p.do("warm"); err != nil {
-		return nil, err
-	}
-	if _, err := p.do("prep %s %s %d %d", kind, keys, size, lifetime); err != nil {
-		return nil, err
-	}
-	rounds, n := 7, 100_000
-	if b.quick {
-		rounds = 3
+	kind := strings.TrimPrefix(rivalName, "jdk-")
+	warm := min(c.size, 20480)
+	for _, command := range []string{
+		fmt.Sprintf("prep %s %s %d %d", kind, c.keys, warm, c.lifetime),
+		"warm",
+		fmt.Sprintf("prep %s %s %d %d", kind, c.keys, c.size, c.lifetime),
+	} {
+		if _, err := p.do("%s", command); err != nil {
+			return nil, err
+		}
 	}
 	var rows []OpsRow
-	for _, op := range []string{"put", "get", "delete"} {
-		row := OpsRow{Keys: keys, Size: size, Lifetime: lifetime, Op: op, Rival: rivalName}
-		var mine, theirs, ratios []float64
-		hits := 0.0
-		for range rounds {
-			a, err := round(ourProc, op, size, n)
-			if err != nil {
-				return nil, err
-			}
-			t, err := round(p, op, size, n)
-			if err != nil {
-				return nil, err
-			}
-			mine, theirs = append(mine, a[0]), append(theirs, t[0])
-			ratios = append(ratios, a[0]/t[0])
-			hits += t[1] / float64(rounds)
+	for _, op := range opNames {
+		row := OpsRow{Keys: c.keys, Size: c.size, Lifetime: c.lifetime, Op: op, Rival: rivalName}
+		if err := b.compareOp(mine, p, &row); err != nil {
+			return nil, err
 		}
-		row.Ours, row.Theirs, row.Ratio, row.HitRatio = median(mine), median(theirs), median(ratios), hits
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return rows, p.stop()
+}
+
+// compareOp fills in a row.
+func (b *Bench) compareOp(mine, theirs *process, row *OpsRow) error {
+	const n = 100_000
+	rounds := pick(b, 7, 3)
+	var a, t, ratios []float64
+	for range rounds {
+		x, err := round(mine, row.Op, row.Size, n)
+		if err != nil {
+			return err
+		}
+		y, err := round(theirs, row.Op, row.Size, n)
+		if err != nil {
+			return err
+		}
+		a, t, ratios = append(a, x[0]), append(t, y[0]), append(ratios, x[0]/y[0])
+		row.HitRatio += y[1] / float64(rounds)
+	}
+	row.Ours, row.Theirs, row.Ratio = median(a), median(t), median(ratios)
+	return nil
 }
 
 // round runs one round and returns the ns of an operation and the hit ratio. Small
@@ -100,34 +102,33 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// Ops compares ours with every rival at each size, lifetime and kind of key.
-func (b *Bench) Ops(names []string, sizes []int, keyKinds []string, lifetimes []int) ([]OpsRow, error) {
-	var rows []OpsRow
-	for _, size := range sizes {
-		for _, keys := range keyKinds {
-			for _, lifetime := range lifetimes {
-				p, err := b.start(ours)
-				if err != nil {
-					return nil, err
-				}
-				if _, err := p.do("prep %s %s %d %d", ours, keys, size, lifetime); err != nil {
-					return nil, err
-				}
-				for _, name := range names {
-					r, err := b.compareOps(p, name, keys, size, lifetime)
-					if err != nil {
-						return nil, fmt.Errorf("%s at %d: %w", name, size, err)
-					}
-					for _, row := range r {
-						b.say("%-7s %8d %6d %-7s %-11s %7.1f %7.1f  %.2f  %.3f", row.Keys, row.Size, row.Lifetime, row.Op, row.Rival, row.Ours, row.Theirs, row.Ratio, row.HitRatio)
-					}
-					rows = append(rows, r...)
-				}
-				if err := p.stop(); err != nil {
-					return nil, err
-				}
-			}
-		}
+// An opsCase is a cache and the rivals that it is compared with.
+type opsCase struct {
+	keys     string
+	size     int
+	lifetime int // seconds
+	rivals   []string
+}
+
+// ops compares ours with each of a case's rivals.
+func (b *Bench) ops(c opsCase) ([]OpsRow, error) {
+	p, err := b.start(ours)
+	if err != nil {
+		return nil, err
 	}
-	return rows, nil
+	if _, err := p.do("prep %s %s %d %d", ours, c.keys, c.size, c.lifetime); err != nil {
+		return nil, err
+	}
+	var rows []OpsRow
+	for _, name := range c.rivals {
+		more, err := b.compareOps(p, name, c)
+		if err != nil {
+			return nil, fmt.Errorf("%s at %d: %w", name, c.size, err)
+		}
+		for _, r := range more {
+			b.say("%-6s %8d %6d %-6s %-10s %6.1f %7.1f  %.2f  %.3f", r.Keys, r.Size, r.Lifetime, r.Op, r.Rival, r.Ours, r.Theirs, r.Ratio, r.HitRatio)
+		}
+		rows = append(rows, more...)
+	}
+	return rows, p.stop()
 }

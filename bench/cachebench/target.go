@@ -27,7 +27,10 @@ type config struct {
 }
 
 // The Go caches that are compared, ours first.
-const ours = "tlsproxy"
+const (
+	ours       = "tlsproxy"
+	oursInline = "tlsproxy-inline" // with values of 130 bytes that lie in the cache
+)
 
 // A rival is a cache that others would pick.
 type rival struct {
@@ -51,6 +54,8 @@ func newTarget[K comparable](name string, cfg config) (target[K], error) {
 	switch name {
 	case ours:
 		return newOurs[K](cfg)
+	case oursInline:
+		return newInline[K](cfg)
 	case "golang-lru":
 		return newGolangLRU[K](cfg), nil
 	case "ttlcache":
@@ -64,6 +69,19 @@ func newTarget[K comparable](name string, cfg config) (target[K], error) {
 	}
 	return nil, fmt.Errorf("no cache is named %q", name)
 }
+
+type inlineTarget[K comparable] struct {
+	c *cache.Cache[K, session]
+}
+
+func newInline[K comparable](cfg config) (target[K], error) {
+	c, err := cache.New(cache.Options[K, session]{Capacity: cfg.size, Lifetime: cfg.lifetime, Shards: cfg.shards})
+	return &inlineTarget[K]{c}, err
+}
+
+func (t *inlineTarget[K]) put(k K)      { t.c.Put(k, *theSession) }
+func (t *inlineTarget[K]) get(k K) bool { _, ok := t.c.Get(k); return ok }
+func (t *inlineTarget[K]) remove(k K)   { t.c.Delete(k) }
 
 type oursTarget[K comparable] struct {
 	c *cache.Cache[K, *session]

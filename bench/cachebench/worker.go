@@ -70,6 +70,34 @@ func (w *worker) command(f []string, prepared **worker) (string, error) {
 	case "run":
 		return w.run(f[1], args[2], args[3]), nil
 	}
+	return experiment(f, args)
+}
+
+// experiment runs one of the measurements that need no preparation. Names of caches
+// have "_" for a space.
+func experiment(f []string, args []int) (string, error) {
+	name := ""
+	if len(f) > 1 {
+		name = strings.ReplaceAll(f[1], "_", " ")
+	}
+	switch f[0] {
+	case "critical": // name size puts
+		return critical(name, args[2], args[3])
+	case "paced": // name size lifetime seconds
+		return paced(name, args[2], args[3], float64(args[4]))
+	case "shares": // name size operations rounds
+		return shares(name, args[2], args[3], args[4])
+	case "cliff": // kind size gc
+		return cliff(name, args[2], args[3] == 1)
+	case "adversarial": // size puts
+		return adversarial(args[1], args[2])
+	case "footprint": // name entries
+		return footprint(name, args[2])
+	case "contention": // name size goroutines milliseconds
+		return contention(name, args[2], args[3], args[4])
+	case "replay": // name kind size arrivals pressure*100
+		return replay(name, f[2], args[3], args[4], float64(args[5])/100)
+	}
 	return "", fmt.Errorf("no such command")
 }
 

@@ -1,0 +1,232 @@
+package cachebench
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/tlsproxy/tlsproxy/bench/cachebench/svg"
+)
+
+// measureCritical measures puts that come as fast as entries expire.
+func (b *Bench) measureCritical(r *Report) error {
+	s := Section{
+		Title: "The critical rate",
+		Text: "Each put finds one expired entry. A search that visits every entry does so at every put. Ours and the flat skip by a clock that moves\n" +
+			"with each put; nanoseconds. “Plain” is a put into the same full cache with nothing to expire.",
+		Header: []string{"cache", "entries", "plain put, median", "critical, median", "ratio", "99 %", "99.9 %", "longest"},
+		File:   "cache-critical.svg",
+	}
+	sizes := pick(b, []int{20_480, 204_800, 1_024_000, 5_120_000, 20_000_000}, []int{20_480, 204_800, 1_024_000})
+	var groups []string
+	medians := map[string][]float64{}
+	worstRatio, worstTail := 0.0, 0.0
+	for _, size := range sizes {
+		groups = append(groups, fmt.Sprint(size))
+		for _, name := range []string{ours, "flat skip"} {
+			n := 200_000
+			if name != ours {
+				if size > pick(b, 1_024_000, 204_800) {
+					medians[name] = append(medians[name], math.NaN())
+					continue
+				}
+				n = min(4000, max(100, 100_000_000/size/10))
+			}
+			x, err := b.once("critical %s %d %d", word(name), size, n)
+			if err != nil {
+				return err
+			}
+			s.row(name, size, x[0], x[1], x[1]/x[0], x[2], x[3], x[4])
+			medians[name] = append(medians[name], x[1])
+			if name == ours {
+				worstRatio, worstTail = max(worstRatio, x[1]/x[0]), max(worstTail, x[3])
+			}
+		}
+	}
+	s.Chart = &svg.Chart{Title: "A put at the critical rate", Unit: "median, ns of CPU time; logarithmic", Panels: []svg.Panel{{
+		Groups: groups, Log: true, Lines: true,
+		Series: []svg.Series{{Name: ours, Values: medians[ours]}, {Name: "flat skip", Values: medians["flat skip"]}},
+	}}}
+	r.Sections = append(r.Sections, s)
+	r.Verdicts = append(r.Verdicts,
+		Verdict{"critical rate, median put", "≤ 2 × a plain put", fmt.Sprintf("at most %.2f ×", worstRatio), worstRatio <= 2},
+		Verdict{"critical rate, 99.9 % of puts", "≤ 10 µs", fmt.Sprintf("at most %.1f µs", worstTail/1000), worstTail <= 10_000})
+	return b.measurePaced(r)
+}
+
+// measurePaced measures the critical rate by the real clock, beside the JDK.
+func (b *Bench) measurePaced(r *Report) error {
+	s := Section{
+		Title: "The critical rate in real time, beside the JDK",
+		Text: "Lifetime 2 s, as many puts in 2 s as the cache holds. Time from call to return, so that what else the machine does shows in the upper\n" +
+			"percentiles of both. Nanoseconds.",
+		Header: []string{"cache", "entries", "median", "99 %", "99.9 %", "longest"},
+	}
+	for _, size := range []int{20_480, 204_800} {
+		x, err := b.once("paced %s %d 2 %d", ours, size, pick(b, 5, 2))
+		if err != nil {
+			return err
+		}
+		s.row(ours, size, x[0], x[1], x[2], x[3])
+		p, err := b.start("jdk-hard")
+		if err != nil {
+			return err
+		}
+		if _, err := p.do("prep hard handle %d 2", size); err != nil {
+			return err
+		}
+		if x, err = p.do("critical 2 %d", pick(b, 5, 2)); err != nil {
+			return err
+		}
+		s.row("jdk-hard", size, x[0], x[1], x[2], x[3])
+		if err := p.stop(); err != nil {
+			return err
+		}
+	}
+	r.Sections = append(r.Sections, s)
+	return nil
+}
+
+// measureShares measures with a share of the entries expired.
+func (b *Bench) measureShares(r *Report) error {
+	s := Section{
+		Title: "With expired entries in the cache",
+		Text: "The share of the entries that has expired is spread over the cache at random. Get and delete ask for live ones; each put reclaims some of\n" +
+			"the expired. Nanoseconds; in brackets the ratio to the same without expired entries. The JDK's first put that overflows removes all of them.",
+		Header: []string{"cache", "entries", "operation"},
+	}
+	for _, p := range sharesOf {
+		s.Header = append(s.Header, fmt.Sprintf("%.1f %% expired", float64(p)/10))
+	}
+	worst, where := 0.0, ""
+	for _, size := range pick(b, []int{204_800, 2_000_000, 20_000_000}, []int{204_800, 2_000_000}) {
+		x, err := b.once("shares %s %d %d %d", ours, size, 20_000, map[bool]int{true: 3, false: 1}[size <= 2_000_000])
+		if err != nil {
+			return err
+		}
+		most, at := b.sharesRows(&s, ours, size, x)
+		if most > worst {
+			worst, where = most, at
+		}
+		if size > 2_000_000 {
+			continue
+		}
+		if x, err = b.jdkShares(size); err != nil {
+			return err
+		}
+		b.sharesRows(&s, "jdk-hard", size, x)
+	}
+	r.Sections = append(r.Sections, s)
+	r.Verdicts = append(r.Verdicts, Verdict{
+		"1/10 to 1/2 of the entries expired; 2 M and 20 M entries", "within 1.5 ×", fmt.Sprintf("at most %.2f × (%s)", worst, where), worst <= 1.5,
+	})
+	return nil
+}
+
+// sharesRows adds a row for each operation and returns the worst ratio.
+func (b *Bench) sharesRows(s *Section, name string, size int, x []float64) (worst float64, where string) {
+	for i, op := range []string{"get", "put", "delete"} {
+		cells := []any{name, size, op}
+		for j := range sharesOf {
+			v, base := x[3*j+i], x[i]
+			cells = append(cells, fmt.Sprintf("%s (%.2f)", figure(v), v/base))
+			if v/base > worst {
+				worst, where = v/base, fmt.Sprintf("%s at %d, %d ‰ expired", op, size, sharesOf[j])
+			}
+		}
+		s.row(cells...)
+	}
+	return worst, where
+}
+
+func (b *Bench) jdkShares(size int) (x []float64, err error) {
+	p, err := b.start("jdk-hard")
+	if err != nil {
+		return nil, err
+	}
+	for _, command := range []string{"prep hard handle 20480 86400", "warm", fmt.Sprintf("prep hard handle %d 86400", size)} {
+		if _, err := p.do("%s", command); err != nil {
+			return nil, err
+		}
+	}
+	for _, perMille := range sharesOf {
+		if _, err := p.do("expire %d", perMille); err != nil {
+			return nil, err
+		}
+		for _, op := range []string{"get", "put", "delete"} {
+			n, window := 20_000, size
+			if op == "delete" {
+				window = size / 2
+			}
+			y, err := p.do("run %s %d %d", op, n, window)
+			if err != nil {
+				return nil, err
+			}
+			x = append(x, y[0]/float64(n))
+		}
+	}
+	return x, p.stop()
+}
+
+// measureCliffs looks for the longest put.
+func (b *Bench) measureCliffs(r *Report) error {
+	const runs = 3
+	s := Section{
+		Title: "Cliffs",
+		Text: "Every put is timed while a cache fills from empty, and while one is put into whose entries have all expired at the same instant. The longest\n" +
+			fmt.Sprintf("put is the least of %d runs' longest: what a cache does, it does every time. Nanoseconds.", runs),
+		Header: []string{"", "entries", "garbage collector", "median", "99.9 %", "longest put"},
+	}
+	worst := 0.0
+	for _, kind := range []string{"fill", "expire"} {
+		for _, gc := range []int{0, 1} {
+			for _, size := range pick(b, []int{5_000_000, 20_000_000}, []int{1_000_000}) {
+				if size > 5_000_000 && (gc == 1 || kind == "expire") {
+					continue
+				}
+				longest, x := math.Inf(1), []float64(nil)
+				for range pick(b, runs, 1) {
+					var err error
+					if x, err = b.once("cliff %s %d %d", kind, size, gc); err != nil {
+						return err
+					}
+					longest = min(longest, x[2])
+				}
+				s.row(map[string]string{"fill": "filling from empty", "expire": "all expired at once"}[kind], size, []string{"off", "on"}[gc], x[0], x[1], longest)
+				if gc == 0 && size <= 5_000_000 {
+					worst = max(worst, longest)
+				}
+			}
+		}
+	}
+	r.Sections = append(r.Sections, s)
+	r.Verdicts = append(r.Verdicts, Verdict{
+		"5 M entries expire at once; filling from empty to 5 M", "worst put ≤ 1 ms", fmt.Sprintf("%.2f ms", worst/1e6), worst <= 1e6,
+	})
+	return nil
+}
+
+// measureAdversarial measures lifetimes that are meant to hurt.
+func (b *Bench) measureAdversarial(r *Report) error {
+	size := 1_024_000
+	x, err := b.once("adversarial %d %d", size, pick(b, 300_000, 100_000))
+	if err != nil {
+		return err
+	}
+	s := Section{
+		Title: "Adversarial lifetimes",
+		Text: fmt.Sprintf("Puts into a full cache of %d entries whose lifetimes fall, are random, or are those of entries that are cut short, or deleted and put again\n", size) +
+			"just when they are the earliest to expire. Nanoseconds.",
+		Header: []string{"lifetimes", "median put", "ratio to plain", "longest put"},
+	}
+	worst := 0.0
+	for i, name := range adversaries {
+		s.row(name, x[2*i], x[2*i]/x[0], x[2*i+1])
+		worst = max(worst, x[2*i]/x[0])
+	}
+	r.Sections = append(r.Sections, s)
+	r.Verdicts = append(r.Verdicts, Verdict{
+		strings.Join(adversaries[1:], ", "), "within 2 × of plain puts", fmt.Sprintf("at most %.2f ×", worst), worst <= 2,
+	})
+	return nil
+}
