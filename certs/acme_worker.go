@@ -83,8 +83,20 @@ func (w *acmeWorker) look() error {
 	w.stored = st
 	if st != nil {
 		w.take(st)
+		w.noticeRevoked()
 	}
 	return nil
+}
+
+// noticeRevoked has the certificate replaced whose revocation became known
+// before it was in use, and so before [Store.Renew] could find it.
+func (w *acmeWorker) noticeRevoked() {
+	s := w.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := w.host.slot.cert; c != nil && s.registry.isRevoked(c) {
+		w.host.revoked = c
+	}
 }
 
 // endure goes on without the storage: what was known is all there is, and it is

@@ -26,6 +26,7 @@ type held struct {
 	refs     int
 	state    prepareState
 	prepared chan struct{} // closed when a preparation under way has ended
+	revoked  bool          // word came that it is
 }
 
 type prepareState uint8
@@ -50,6 +51,25 @@ func (r *registry) acquire(c *certificate) (_ *certificate, fresh bool) {
 	}
 	r.held[c.whole] = &held{cert: c, refs: 1}
 	return c, true
+}
+
+// revoke notes that the certificate with that leaf is revoked, which may become
+// known while it is prepared, before any slot has it.
+func (r *registry) revoke(id [32]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.held {
+		if h.cert.id == id {
+			h.revoked = true
+		}
+	}
+}
+
+func (r *registry) isRevoked(c *certificate) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.held[c.whole]
+	return h != nil && h.revoked
 }
 
 // release undoes one acquire.

@@ -8,9 +8,12 @@ import (
 // Renew replaces a certificate that was revoked: one obtained by ACME is
 // obtained anew, with a new key, once per certificate and in the background.
 // For any other it returns [ErrNotACME], and nil for one that is no longer in
-// use.
+// use. One that is only being prepared is replaced once it is in use. The
+// storage is looked at first: where it has another certificate by now, that one
+// is taken.
 func (s *Store) Renew(leaf *x509.Certificate) error {
 	id := sha256.Sum256(leaf.Raw)
+	s.registry.revoke(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.set == nil {
