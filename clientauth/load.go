@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // maxFileSize bounds what is read of one file, so that a wrong path, say of a
@@ -148,11 +149,17 @@ func (l *loader) loadCRLs(paths []string) error {
 
 // read returns a file's content and adds it to the digest of all of it.
 func (l *loader) read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// Not blocking, because opening a named pipe would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	if err != nil {
 		return nil, err
