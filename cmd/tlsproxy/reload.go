@@ -31,6 +31,7 @@ func (p *program) reload(ctx context.Context) error {
 	}
 	notifyReloading()
 	defer notifySystemd("READY=1")
+	p.reloadStoreKeys()
 	err := p.reloadLocked(ctx)
 	p.reloads.note(err)
 	if err != nil {

@@ -34,6 +34,18 @@ func (p *program) buildStore(cfg *config.Config) error {
 	return nil
 }
 
+// reloadStoreKeys reads the store's key file again. It is no part of the
+// configuration: a broken one leaves the keys of before in use, is logged and
+// counted, and does not keep a reload from happening.
+func (p *program) reloadStoreKeys() {
+	if p.shared == nil {
+		return
+	}
+	if err := p.shared.ReloadKeys(); err != nil {
+		p.log.Error("store keys not reloaded, the old ones stay in use", "err", err)
+	}
+}
+
 // storeStatus sums up the servers of the store; nil where nothing is shared.
 func (p *program) storeStatus() *admin.Store {
 	if p.shared == nil {
