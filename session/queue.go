@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,7 +127,7 @@ func (q *queue) writeBatch(ctx context.Context, batch []queued, write writer) {
 		if err == nil {
 			break
 		}
-		if try == writeRetries || ctx.Err() != nil || !pause(ctx, backoff) {
+		if try == writeRetries || refused(err) || ctx.Err() != nil || !pause(ctx, backoff) {
 			q.failed.Add(uint64(len(batch)))
 			break
 		}
@@ -135,6 +136,15 @@ func (q *queue) writeBatch(ctx context.Context, batch []queued, write writer) {
 	for i := range batch {
 		clear(batch[i].value)
 	}
+}
+
+// refused reports whether the store said that it takes no writes now.
+func refused(err error) bool {
+	r, ok := errors.AsType[interface {
+		error
+		Refused() bool
+	}](err)
+	return ok && r.Refused()
 }
 
 // changesAt gives batch the lives that are left at now. Values are copied: a

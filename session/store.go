@@ -39,7 +39,8 @@ type Store interface {
 	// of one ID, on any replica, exactly one is told true.
 	Take(ctx context.Context, id ID) (bool, error)
 
-	// Write makes the changes in their order.
+	// Write makes the changes in their order. An error with a method
+	// Refused() bool that returns true says that it is no use to try again.
 	Write(ctx context.Context, changes []Change) error
 
 	// Publish keeps a revocation record for life and tells every replica.

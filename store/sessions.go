@@ -157,6 +157,15 @@ func (c *Sessions) command(ch Change) (command, error) {
 	}}, nil
 }
 
+// refusal is the error of a write that a server does not take, so that trying
+// again is no use.
+type refusal struct{ error }
+
+func (e refusal) Unwrap() error { return e.error }
+
+// Refused tells session, which does not know this package, what e is.
+func (e refusal) Refused() bool { return true }
+
 // send makes one server's part of the changes in one round trip.
 func (c *Sessions) send(ctx context.Context, srv *server, batch []command) error {
 	var cmds []redis.Cmder
@@ -173,7 +182,7 @@ func (c *Sessions) send(ctx context.Context, srv *server, batch []command) error
 		for _, cmd := range cmds {
 			if e := cmd.Err(); judge(e) == refused {
 				srv.wrote(e)
-				return nil // it will not take the rest of them either: trying again is no use
+				return refusal{e} // it will not take the rest of them either
 			}
 		}
 		if err == nil {
