@@ -466,6 +466,7 @@ func TestRevocationWhileTheStoreIsDown(t *testing.T) {
 			t.Fatalf("Revoke: %v", err)
 		}
 		a.connect(t, c).want(t, false, Revoked)
+		synctest.Wait() // sharing was tried again, in vain
 		s.set(nil)
 		b.connect(t, c).want(t, true, HitShared)
 		time.Sleep(5 * time.Second)

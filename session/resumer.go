@@ -37,6 +37,7 @@ type Resumer struct {
 	revoked *revocations
 	journal journal
 	saving  sync.Mutex // orders writes of the journal
+	damaged error      // why the journal could not be read
 
 	store        Store
 	storeTimeout time.Duration
@@ -56,7 +57,8 @@ type limits struct {
 	share                float64
 }
 
-// New returns a Resumer, or an error that names the option that is wrong.
+// New returns a Resumer, or an error that names the option that is wrong. It
+// reads the revocations in StateDir and writes nothing.
 func New(o Options) (*Resumer, error) {
 	l, err := o.Limits.resolve()
 	if err != nil {
@@ -98,9 +100,7 @@ func New(o Options) (*Resumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	if err := r.loadRevocations(); err != nil {
-		return nil, err
-	}
+	r.loadRevocations()
 	return r, nil
 }
 
@@ -170,6 +170,7 @@ func (r *Resumer) Begin(b Binding) *Attempt {
 // store, receiving other replicas' revocations, sharing and forgetting our
 // own. It must run whenever there is a Store.
 func (r *Resumer) Run(ctx context.Context) error {
+	r.repairJournal()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.pruneRevocations(ctx) })
 	if r.store != nil {

@@ -26,6 +26,10 @@ type Record struct {
 
 	// Shared tells that the store has it. Without a store it stays false.
 	Shared bool `json:"shared,omitempty"`
+
+	// Local tells that the record is for this replica alone: it stands for
+	// what a damaged file may have said.
+	Local bool `json:"local,omitempty"`
 }
 
 // revocations are compared with the time of authentication at every lookup and

@@ -83,7 +83,7 @@ func (r *Resumer) shareAll(ctx context.Context) bool {
 		}
 	}()
 	for _, rec := range r.revoked.list() {
-		if rec.Shared {
+		if rec.Shared || rec.Local {
 			continue
 		}
 		if err := r.publish(ctx, rec); err != nil {
@@ -127,7 +127,7 @@ func (r *Resumer) applyShared(b []byte) {
 		}
 		r.log.Warn("unknown revocation in the store, ending every session up to it", "err", err, "at", rec.At)
 	}
-	rec.Shared = true
+	rec.Shared, rec.Local = true, false
 	if r.revoked.apply(r.now(), rec) {
 		r.logSave(r.saveRevocations())
 	}
@@ -159,19 +159,25 @@ func (r *Resumer) logSave(err error) {
 
 // loadRevocations puts what was kept in force again. If the file is damaged,
 // what it said is unknown, so everything authenticated up to now is revoked:
-// clients do a full handshake each.
-func (r *Resumer) loadRevocations() error {
+// clients do a full handshake each. It writes nothing; Run repairs the file.
+func (r *Resumer) loadRevocations() {
 	records, err := r.journal.load()
-	if err == nil {
-		r.revoked.apply(r.now(), records...)
-		return nil
+	if err != nil {
+		records = []Record{{Subject: Subject{Kind: KindAll}, At: r.now().Round(0).UTC(), Local: true}}
 	}
-	r.revoked.apply(r.now(), Record{Subject: Subject{Kind: KindAll}, At: r.now().Round(0).UTC()})
-	attrs := []any{"err", err}
+	r.damaged = err
+	r.revoked.apply(r.now(), records...)
+}
+
+// repairJournal sets a damaged file aside and writes a new one.
+func (r *Resumer) repairJournal() {
+	if r.damaged == nil {
+		return
+	}
+	attrs := []any{"err", r.damaged}
 	if path, err := r.journal.setAside(); err == nil {
 		attrs = append(attrs, "kept_as", path)
 	}
 	r.log.Error("session revocations on disk cannot be read: every session made before this start is revoked", attrs...)
 	r.logSave(r.saveRevocations())
-	return nil
 }

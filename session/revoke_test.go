@@ -176,6 +176,11 @@ func TestDamagedJournalFailsClosed(t *testing.T) {
 				again := newProxy(t, Options{StateDir: dir, Store: store, Logger: textLogger(&log)})
 				again.r.current.Store(true)
 				again.connect(t, c).want(t, false, Revoked)
+				if _, err := os.Stat(path + ".corrupt"); err == nil {
+					t.Error("New wrote to the state directory")
+				}
+				again.run(t)
+				synctest.Wait()
 				if _, err := os.Stat(path + ".corrupt"); err != nil {
 					t.Error(err)
 				}
@@ -183,8 +188,13 @@ func TestDamagedJournalFailsClosed(t *testing.T) {
 					t.Errorf("log: %s", log.String())
 				}
 				third := newProxy(t, Options{StateDir: dir, Store: store})
-				if got := third.r.Status().Revoked; len(got) != 1 || got[0].Kind != KindAll {
+				if got := third.r.Status().Revoked[0]; got.Kind != KindAll || !got.Local {
 					t.Errorf("after another restart: %v", got)
+				}
+				store.mu.Lock()
+				defer store.mu.Unlock()
+				if len(store.records) != 1 {
+					t.Errorf("the damage of one replica reached the others: %q", store.records)
 				}
 			})
 		})
