@@ -167,3 +167,14 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// What an ACL user needs is what the documentation says.
+func TestACLRuleIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), "user tlsproxy on >PASSWORD "+ACLRule+"\n") {
+		t.Errorf("docs/fleet.md does not show %q", ACLRule)
+	}
+}
