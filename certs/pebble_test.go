@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -65,7 +66,34 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 	if dnsServer == "" {
 		dnsServer, p.dns = startDNS(t)
 	}
-	acmeAddr, mgmtAddr := freeAddr(t), freeAddr(t)
+	bin := testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble"+pebbleVersion)
+	configFile := filepath.Join(dir, "pebble.json")
+	startReady(t, func() *exec.Cmd {
+		acmeAddr, mgmtAddr := freeAddr(t), freeAddr(t)
+		p.directory, p.mgmt = "https://"+acmeAddr+"/dir", "https://"+mgmtAddr
+		writeFile(t, configFile, p.config(o, own, acmeAddr, mgmtAddr))
+		cmd := exec.Command(bin, "-config", configFile, "-dnsserver", dnsServer)
+		cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0")
+		cmd.Env = append(cmd.Env, o.env...)
+		cmd.Stdout, cmd.Stderr = p.log, p.log
+		return cmd
+	}, func() bool {
+		resp, err := p.client.Get(p.directory)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("Pebble's log:\n%s", p.log)
+		}
+	})
+	return p
+}
+
+// config is Pebble's configuration file.
+func (p *pebble) config(o pebbleOptions, own *Files, acmeAddr, mgmtAddr string) []byte {
 	validity := 90 * 24 * time.Hour
 	if o.validity > 0 {
 		validity = o.validity
@@ -83,35 +111,59 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 			"description": "default", "validityPeriod": int(validity.Seconds()),
 		}},
 	}
-	for key, value := range o.config {
-		config[key] = value
-	}
+	maps.Copy(config, o.config)
 	data, err := json.Marshal(map[string]any{"pebble": config})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	configFile := filepath.Join(dir, "pebble.json")
-	writeFile(t, configFile, data)
-	cmd := exec.Command(testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble"+pebbleVersion),
-		"-config", configFile, "-dnsserver", dnsServer)
-	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0")
-	cmd.Env = append(cmd.Env, o.env...)
-	cmd.Stdout, cmd.Stderr = p.log, p.log
-	start(t, cmd)
-	p.directory, p.mgmt = "https://"+acmeAddr+"/dir", "https://"+mgmtAddr
-	eventually(t, 20*time.Second, "answered by Pebble", func() bool {
-		resp, err := p.client.Get(p.directory)
-		if err == nil {
-			resp.Body.Close()
+	return data
+}
+
+// startReady starts a program and waits until it is ready. One that ends
+// before is started again, with other ports: somebody else may have taken one.
+func startReady(t *testing.T, command func() *exec.Cmd, ready func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for range 5 {
+		cmd := command()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
 		}
-		return err == nil
-	})
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("Pebble's log:\n%s", p.log)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			cmd.Wait()
+		}()
+		if waitReady(ready, ended, deadline) {
+			t.Cleanup(func() {
+				cmd.Process.Kill()
+				<-ended
+			})
+			return
 		}
-	})
-	return p
+		cmd.Process.Kill()
+		<-ended
+	}
+	t.Fatalf("%s does not get ready", command().Path)
+}
+
+func waitReady(ready func() bool, ended <-chan struct{}, deadline time.Time) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for now := range tick.C {
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+		if ready() {
+			return true
+		}
+		if now.After(deadline) {
+			return false
+		}
+	}
+	return false
 }
 
 // start runs a program until the test ends.
@@ -140,11 +192,12 @@ func freeAddr(t *testing.T) string {
 // startDNS runs Pebble's name server, which answers 127.0.0.1 for every name.
 func startDNS(t *testing.T) (server, management string) {
 	t.Helper()
-	server, management = freeAddr(t), freeAddr(t)
-	cmd := exec.Command(testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"+pebbleVersion),
-		"-dnsserver", server, "-management", management, "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "")
-	start(t, cmd)
-	eventually(t, 20*time.Second, "answered by the name server", func() bool {
+	bin := testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"+pebbleVersion)
+	startReady(t, func() *exec.Cmd {
+		server, management = freeAddr(t), freeAddr(t)
+		return exec.Command(bin, "-dnsserver", server, "-management", management,
+			"-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "")
+	}, func() bool {
 		conn, err := net.Dial("tcp", management)
 		if err == nil {
 			conn.Close()
