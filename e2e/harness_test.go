@@ -29,7 +29,13 @@ func TestMain(m *testing.M) {
 	os.Exit(buildAndRun(m))
 }
 
+// builtBinary hands the program under test to the processes of isolated tests.
+const builtBinary = "TLSPROXY_E2E_BINARY"
+
 func buildAndRun(m *testing.M) int {
+	if binary = os.Getenv(builtBinary); binary != "" {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "tlsproxy-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,6 +47,10 @@ func buildAndRun(m *testing.M) int {
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "building the program under test:", err)
+		return 1
+	}
+	if err := os.Setenv(builtBinary, binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
