@@ -102,7 +102,7 @@ func share(bound int64, i, n int) int64 {
 func overhead[K comparable, V any](weights bool) int64 {
 	const index = int64(unsafe.Sizeof(bucket{})) / bucketFill
 	var e entry[K, V]
-	n := int64(unsafe.Sizeof(e)) + int64(unsafe.Sizeof(node{})) + 9 + index
+	n := int64(unsafe.Sizeof(e)) + int64(unsafe.Sizeof(slot{})) + 1 + index
 	if weights {
 		n += 8
 	}
@@ -213,8 +213,8 @@ func (c *Cache[K, V]) Cut(k K, d time.Duration) bool {
 		return false
 	case d <= 0:
 		s.remove(i, ReasonExpired)
-	case expires < s.expiry.at(i):
-		s.expiry.set(i, expires)
+	case expires < s.slots.at(i).expires:
+		s.slots.expire(i, expires)
 	}
 	return true
 }

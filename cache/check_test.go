@@ -10,7 +10,7 @@ func (s *shard[K, V]) check() error {
 	live := 0
 	var bytes int64
 	for i := uint32(firstSlot); i < s.top; i++ {
-		if s.expiry.at(i) == free {
+		if s.slots.at(i).expires == free {
 			continue
 		}
 		live++
@@ -21,8 +21,8 @@ func (s *shard[K, V]) check() error {
 		}
 		e := s.entries.at(i)
 		home, hash := s.c.place(&e.key)
-		if home != s || hash != s.order.nodes.at(i).hash {
-			return fmt.Errorf("key %v has hash %x, its node says %x", e.key, hash, s.order.nodes.at(i).hash)
+		if home != s || hash != s.slots.at(i).hash {
+			return fmt.Errorf("key %v has hash %x, its node says %x", e.key, hash, s.slots.at(i).hash)
 		}
 		if got := s.find(hash, &e.key); got != i {
 			return fmt.Errorf("key %v lies in slot %d, the index says %d", e.key, i, got)
@@ -44,7 +44,7 @@ func (s *shard[K, V]) check() error {
 	if err := s.index.check(); err != nil {
 		return err
 	}
-	return s.expiry.check()
+	return s.slots.check()
 }
 
 func (s *shard[K, V]) checkRings() error {
@@ -54,11 +54,11 @@ func (s *shard[K, V]) checkRings() error {
 			want = s.freeSlots()
 		}
 		n := 0
-		for i := s.order.first(ring); i != ring; i = s.order.nodes.at(i).next {
-			if (s.expiry.at(i) == free) != (ring == unused) {
-				return fmt.Errorf("slot %d is in ring %d and expires at %d", i, ring, s.expiry.at(i))
+		for i := s.slots.first(ring); i != ring; i = s.slots.at(i).next {
+			if (s.slots.at(i).expires == free) != (ring == unused) {
+				return fmt.Errorf("slot %d is in ring %d and expires at %d", i, ring, s.slots.at(i).expires)
 			}
-			if next := s.order.nodes.at(i).next; s.order.nodes.at(next).prev != i {
+			if next := s.slots.at(i).next; s.slots.at(next).prev != i {
 				return fmt.Errorf("slot %d leads to %d, which does not lead back", i, next)
 			}
 			if n++; n > want {
@@ -103,16 +103,24 @@ func (x *index) check() error {
 	return nil
 }
 
-// check verifies that every minimum is exact except for the pending nodes and what
-// they hold up, and that none is too late.
-func (x *expiries) check() error {
+// check verifies that every minimum is exact except for the pending nodes, and that
+// none is too late.
+func (s *slots) check() error {
+	x := &s.tree
 	for l := range x.levels {
-		below := &x.slots
+		n := s.room()
 		if l > 0 {
-			below = &x.mins[l-1]
+			n = x.mins[l-1].room()
 		}
-		for i := range below.room() / fanOut {
-			want, got := minimum(below.group(i)), *x.mins[l].at(i)
+		for i := range n / fanOut {
+			want, got := int64(free), *x.mins[l].at(i)
+			for j := range fanOut {
+				if l > 0 {
+					want = min(want, x.mins[l-1].group(i)[j])
+				} else {
+					want = min(want, s.group(i)[j].expires)
+				}
+			}
 			if got > want || got < want && x.pending[l] != i {
 				return fmt.Errorf("minimum %d at level %d is %d, want %d", i, l, got, want)
 			}

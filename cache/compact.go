@@ -8,11 +8,11 @@ package cache
 // itself.
 func (s *shard[K, V]) compactStep() {
 	last := s.top - 1
-	if s.expiry.at(last) == free {
-		s.order.drop(last)
+	if s.slots.at(last).expires == free {
+		s.slots.drop(last)
 	} else {
-		to := s.order.first(unused)
-		s.order.drop(to)
+		to := s.slots.first(unused)
+		s.slots.drop(to)
 		s.relocate(last, to)
 	}
 	s.top--
@@ -28,24 +28,21 @@ func (s *shard[K, V]) compactStep() {
 // relocate moves an entry to a free slot that is in no ring.
 func (s *shard[K, V]) relocate(from, to uint32) {
 	e := s.entries.at(from)
-	s.index.replace(s.order.nodes.at(from).hash, from, to)
+	s.index.replace(s.slots.at(from).hash, from, to)
 	*s.entries.at(to) = *e
 	var zero entry[K, V]
 	*e = zero
 	if s.c.weigh != nil {
 		*s.weights.at(to) = *s.weights.at(from)
 	}
-	s.order.move(from, to)
-	s.expiry.set(to, s.expiry.at(from))
-	s.expiry.set(from, free)
+	s.slots.move(from, to)
 }
 
 // trim gives back the pages past the last slot.
 func (s *shard[K, V]) trim() {
 	s.entries.shrink(s.top)
 	s.weights.shrink(s.top)
-	s.order.nodes.shrink(s.top)
-	s.expiry.shrink(s.top)
+	s.slots.shrink(s.top)
 	s.index.trim()
 }
 

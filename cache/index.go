@@ -138,10 +138,11 @@ func (x *index) take() uint32 {
 	return x.overN
 }
 
-// seek returns the bucket and the place of a slot, which must be there.
-func (x *index) seek(hash uint32, slot uint32) (*bucket, int) {
+// seek returns the bucket and the place of a slot, which must be in the chain that
+// starts at b.
+func (x *index) seek(b *bucket, hash uint32, slot uint32) (*bucket, int) {
 	tag := tagOf(hash)
-	for b := x.bucketOf(hash); ; b = x.over.at(b.next) {
+	for ; ; b = x.over.at(b.next) {
 		lo, hi := b.match(tag)
 		for ; lo != 0; lo &= lo - 1 {
 			if place := bits.TrailingZeros64(lo) / 8; b.ids[place] == slot {
@@ -159,8 +160,9 @@ func (x *index) seek(hash uint32, slot uint32) (*bucket, int) {
 // remove takes out a slot, which must be there.
 func (x *index) remove(hash uint32, slot uint32) {
 	x.count--
-	b, place := x.seek(hash, slot)
-	if home := x.bucketOf(hash); home.next != 0 {
+	home := x.bucketOf(hash)
+	b, place := x.seek(home, hash, slot)
+	if home.next != 0 {
 		x.fillHole(home, b, place)
 		return
 	}
@@ -193,7 +195,7 @@ func (x *index) fillHole(home, b *bucket, place int) {
 
 // replace puts a slot in the place of another, which must be there.
 func (x *index) replace(hash uint32, slot, with uint32) {
-	b, place := x.seek(hash, slot)
+	b, place := x.seek(x.bucketOf(hash), hash, slot)
 	b.ids[place] = with
 }
 

@@ -75,7 +75,7 @@ type counts struct {
 func (s *shard[K, V]) addTo(t *Stats, now uint32) counts {
 	s.mu.Lock()
 	n, held, bytes := s.counts, s.held, s.bytes
-	oldest := s.order.nodes.at(s.order.last(used)).stamp
+	oldest := s.slots.at(s.slots.last(used)).stamp
 	s.mu.Unlock()
 
 	t.Hits += n.hits

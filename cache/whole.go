@@ -25,7 +25,7 @@ func (c *Cache[K, V]) Len() (n int) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		n += s.held - s.expiry.count(now)
+		n += s.held - s.slots.countExpired(now)
 		s.mu.Unlock()
 	}
 	return n
@@ -72,7 +72,7 @@ func (c *Cache[K, V]) collect(s *shard[K, V], found []entry[K, V], at uint32) ([
 	at = min(at, s.top)
 	for end := at - min(batch, at-firstSlot); at > end; {
 		at--
-		if t := s.expiry.at(at); t != free && t > now {
+		if t := s.slots.at(at).expires; t != free && t > now {
 			found = append(found, *s.entries.at(at))
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Cache[K, V]) Clear() {
 		s.init()
 		s.mu.Unlock()
 
-		expired := uint64(old.expiry.count(now))
+		expired := uint64(old.slots.countExpired(now))
 		s.mu.Lock()
 		s.counts.reasons[ReasonExpired] += expired
 		s.counts.reasons[ReasonDeleted] += uint64(old.held) - expired
@@ -103,7 +103,7 @@ func (c *Cache[K, V]) Clear() {
 // tell tells OnEvict of all entries of a state that was thrown away.
 func (c *Cache[K, V]) tell(old *state[K, V], now int64) {
 	for i := uint32(firstSlot); i < old.top; i++ {
-		t := old.expiry.at(i)
+		t := old.slots.at(i).expires
 		if t == free {
 			continue
 		}
@@ -168,7 +168,7 @@ func (c *Cache[K, V]) reclaimAll(s *shard[K, V]) {
 	now := c.time()
 	c.eachBatch(s, func() bool {
 		for range batch {
-			if now < s.expiry.root || !s.reclaim(now) {
+			if now < s.slots.tree.root || !s.reclaim(now) {
 				return false
 			}
 		}
