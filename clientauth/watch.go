@@ -13,6 +13,8 @@ import (
 const (
 	// defaultPoll is how often files are looked at when nothing was noticed.
 	defaultPoll = 30 * time.Second
+	// pollUnwatched is the same where the kernel does not let us watch.
+	pollUnwatched = time.Second
 	// settle is how long a directory must be quiet before its files are read,
 	// so that several files written together are read together.
 	settle = 100 * time.Millisecond
@@ -77,12 +79,14 @@ type watcher struct {
 	files    []string
 	infos    map[string]os.FileInfo // what polling saw last; nil: no file
 	notify   *fsnotify.Watcher      // nil: polling only
+	blind    bool                   // not all directories can be watched
 	outdated map[string]bool        // lists already reported as out of date
 }
 
 func (w *watcher) open() {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
+		w.blind = true
 		w.v.log.Warn("client authentication files are polled: no file system notices", "site", w.v.site, "err", err)
 		return
 	}
@@ -109,9 +113,19 @@ func (w *watcher) watch(report bool) {
 	slices.Sort(dirs)
 	for _, dir := range slices.Compact(dirs) {
 		if err := w.notify.Add(dir); err != nil && report {
+			w.blind = true
 			w.v.log.Warn("client authentication files are polled: directory not watched", "site", w.v.site, "dir", dir, "err", err)
 		}
 	}
+}
+
+// interval is how often the files are looked at: a revocation must not wait for
+// long only because the kernel allows no more watches.
+func (w *watcher) interval() time.Duration {
+	if w.blind {
+		return min(w.v.poll, pollUnwatched)
+	}
+	return w.v.poll
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -120,7 +134,7 @@ func (w *watcher) run(ctx context.Context) {
 	if w.notify != nil {
 		events, errs = w.notify.Events, w.notify.Errors
 	}
-	ticker := time.NewTicker(w.v.poll)
+	ticker := time.NewTicker(w.interval())
 	defer ticker.Stop()
 	quiet := time.NewTimer(0) // what changed between New and now
 	defer quiet.Stop()
