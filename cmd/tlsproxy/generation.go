@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -119,20 +120,34 @@ func (p *program) buildTables(g *generation) error {
 	g.tables = make(map[string]*front.Table)
 	var errs []error
 	for i, listener := range g.cfg.Listeners {
-		var sites []front.Site
+		options := front.TableOptions{
+			Default: fallback, RejectUnknownSNI: g.cfg.RejectUnknownSNI, ACMECertificate: p.certs.GetCertificate,
+		}
 		for j, site := range g.cfg.Sites {
 			if servedOn(site, listener.Address) {
-				sites = append(sites, front.Site{Hosts: site.Hosts, Policy: g.policies[j]})
+				addSite(&options, site.Hosts, g.policies[j])
 			}
 		}
-		table, err := front.NewTable(front.TableOptions{
-			Sites: sites, Default: fallback, RejectUnknownSNI: g.cfg.RejectUnknownSNI, ACMECertificate: p.certs.GetCertificate,
-		})
+		table, err := front.NewTable(options)
 		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
 		g.tables[listener.Address] = table
 	}
 	return errors.Join(errs...)
 }
+
+// addSite adds a site to a listener's table. That of any host gets the
+// connections for names that no other site has, and those without a name;
+// whether there is a certificate for them is not the table's business.
+func addSite(options *front.TableOptions, hosts []string, policy *front.Policy) {
+	named := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == anyHost })
+	if len(named) < len(hosts) {
+		options.Default, options.RejectUnknownSNI = policy, false
+	}
+	options.Sites = append(options.Sites, front.Site{Hosts: named, Policy: policy})
+}
+
+// anyHost is the pattern of a site for every host that no other has.
+const anyHost = "*"
 
 func (p *program) buildHandlers(g *generation) error {
 	g.handlers = make(map[string]*proxy.Handler)
