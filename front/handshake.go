@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/session"
@@ -157,13 +158,16 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	}
 	h.policy = policy
 	c.info.Site, c.info.PolicyID = policy.site, policy.id
-	return f.connConfig(c, ok)
+	return f.connConfig(c, hello, ok)
 }
+
+// extendedMasterSecret is the number of the extension of RFC 7627.
+const extendedMasterSecret = 23
 
 // connConfig makes the config of one connection: its policy's, with hooks that
 // know the connection. Sessions are bound to a name, so without a sane one there
 // are none.
-func (f *Front) connConfig(c *conn, saneName bool) (*tls.Config, error) {
+func (f *Front) connConfig(c *conn, hello *tls.ClientHelloInfo, saneName bool) (*tls.Config, error) {
 	h := &c.handshake
 	policy := h.policy
 	config := policy.base.Clone()
@@ -190,6 +194,8 @@ func (f *Front) connConfig(c *conn, saneName bool) (*tls.Config, error) {
 		Client:     c.info.Client.Addr(),
 		Started:    c.info.Started,
 		ClientAuth: config.ClientAuth != tls.NoClientCert,
+
+		ExtendedMasterSecret: slices.Contains(hello.Extensions, extendedMasterSecret),
 	})
 	config.WrapSession = h.attempt.Wrap
 	config.UnwrapSession = h.attempt.Unwrap

@@ -146,6 +146,8 @@ func (a *Attempt) check(e *entry, l *limits) Result {
 	case e.auth > now+int64(maxSkew),
 		now >= e.deadline, now-e.auth >= int64(l.life(a.b.ClientAuth)):
 		return Lineage
+	case e.flags&withEMS != 0 && !a.b.ExtendedMasterSecret:
+		return Declined
 	}
 	return Hit
 }

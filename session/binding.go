@@ -32,6 +32,11 @@ type Binding struct {
 	// resumptions inherit. Zero means now.
 	Started time.Time
 
+	// ExtendedMasterSecret tells that the hello offers the extension of
+	// RFC 7627. A TLS 1.2 session that was made with it is not resumed by a
+	// hello without it, on which crypto/tls would end the handshake.
+	ExtendedMasterSecret bool
+
 	// ClientAuth tells that the policy asks for client certificates: the
 	// shorter lifetime holds.
 	ClientAuth bool

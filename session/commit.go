@@ -72,6 +72,9 @@ func (a *Attempt) commitFull(cs tls.ConnectionState) {
 		site: siteKey(a.b.Site), cert: peerKey(cs.PeerCertificates),
 		scope: scopeDigest(a.b.Scope), sni: a.sni, key: a.served,
 	}
+	if cs.Version <= tls.VersionTLS12 && a.b.ExtendedMasterSecret {
+		e.flags |= withEMS
+	}
 	if a.r.revoked.covers(&e) {
 		a.r.notStored(revokedNow)
 		return

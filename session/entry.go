@@ -57,8 +57,12 @@ type entry struct {
 	stored     uint32 // seconds since the Resumer's start
 	size       uint16 // of the state
 	successors uint8  // sessions stored by resuming this one
+	flags      uint8
 	state      [inlineState]byte
 }
+
+// withEMS marks TLS 1.2 sessions whose master secret is an extended one.
+const withEMS uint8 = 1 << 0
 
 // weight is what an entry takes beyond itself: its share of the accounting by
 // client, and a long state with its place in the aside.
@@ -78,16 +82,16 @@ func (e *entry) charge() int64 { return entryBytes + e.weight() }
 const entryBytes = 256
 
 // wireVersion starts every value in a shared store.
-const wireVersion = 1
+const wireVersion = 2
 
-const wireHeader = 1 + 8 + 8 + 8 + 8 + 3*16 + 16
+const wireHeader = 1 + 1 + 8 + 8 + 8 + 8 + 3*16 + 16
 
 var errValue = errors.New("session: not a session of this version")
 
 // encode returns e and its state for the shared store.
 func (e *entry) encode(state []byte) []byte {
 	b := make([]byte, 0, wireHeader+len(state))
-	b = append(b, wireVersion)
+	b = append(b, wireVersion, e.flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.auth))
 	b = binary.BigEndian.AppendUint64(b, uint64(e.deadline))
 	b = binary.BigEndian.AppendUint64(b, e.site)
@@ -106,6 +110,7 @@ func decode(b []byte) (e entry, state []byte, err error) {
 	}
 	b = b[1:]
 	next := func(n int) (p []byte) { p, b = b[:n], b[n:]; return p }
+	e.flags = next(1)[0]
 	e.auth = int64(binary.BigEndian.Uint64(next(8)))
 	e.deadline = int64(binary.BigEndian.Uint64(next(8)))
 	e.site = binary.BigEndian.Uint64(next(8))

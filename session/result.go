@@ -14,7 +14,7 @@ const (
 	Key        Result = "key"         // the certificate key it was authenticated with is no longer served
 	Lineage    Result = "lineage"     // the original authentication is too old, or lies in the future
 	Revoked    Result = "revoked"     // authenticated before a revocation that covers it
-	Declined   Result = "declined"    // found, but crypto/tls did not resume it: other version, cipher suite or client certificate rule
+	Declined   Result = "declined"    // found, but TLS forbids it: other version, cipher suite, extended master secret or client certificate rule
 	Malformed  Result = "malformed"   // not one of our handles: wrong length, forged, or another fleet's or process's
 	StoreError Result = "store_error" // unknown here, and the store failed, was too slow, is switched off by its breaker, or has not told its revocations yet
 )
