@@ -18,6 +18,7 @@ type Attempt struct {
 	r      *Resumer
 	b      Binding
 	sni    digest
+	site   uint64
 	served digest
 	keyed  bool // served is known
 
@@ -141,7 +142,7 @@ func (a *Attempt) check(e *entry, l *limits) Result {
 		return ScopeMiss
 	case !a.serves(e.key):
 		return Key
-	case a.r.revoked.covers(e):
+	case a.r.revoked.covers(e, a.site):
 		return Revoked
 	case e.auth > now+int64(maxSkew),
 		now >= e.deadline, now-e.auth >= int64(l.life(a.b.ClientAuth)):

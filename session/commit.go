@@ -42,7 +42,7 @@ func (a *Attempt) Commit(cs tls.ConnectionState) error {
 		a.commitFull(cs)
 		return nil
 	}
-	if a.r.revoked.covers(&a.found.entry) {
+	if a.r.revoked.covers(&a.found.entry, a.site) {
 		a.result = Revoked
 		a.r.notStored(revokedNow)
 		return ErrRevoked
@@ -69,13 +69,13 @@ func (a *Attempt) commitFull(cs tls.ConnectionState) {
 	}
 	e := entry{
 		auth: auth.UnixNano(), deadline: deadline.UnixNano(),
-		site: siteKey(a.b.Site), cert: peerKey(cs.PeerCertificates),
+		site: a.site, cert: peerKey(cs.PeerCertificates),
 		scope: scopeDigest(a.b.Scope), sni: a.sni, key: a.served,
 	}
 	if cs.Version <= tls.VersionTLS12 && a.b.ExtendedMasterSecret {
 		e.flags |= withEMS
 	}
-	if a.r.revoked.covers(&e) {
+	if a.r.revoked.covers(&e, a.site) {
 		a.r.notStored(revokedNow)
 		return
 	}

@@ -163,7 +163,7 @@ func (r *Resumer) Begin(b Binding) *Attempt {
 	if b.Started.IsZero() {
 		b.Started = r.now()
 	}
-	return &Attempt{r: r, b: b, sni: serverName(b.ServerName)}
+	return &Attempt{r: r, b: b, sni: serverName(b.ServerName), site: siteKey(b.Site)}
 }
 
 // Run does the work behind the handshakes until ctx ends: writing to the

@@ -50,8 +50,9 @@ func newRevocations(margin time.Duration) *revocations {
 	return &revocations{margin: margin, until: map[uint64]int64{}, records: map[Subject]Record{}}
 }
 
-// covers reports whether a session is revoked.
-func (v *revocations) covers(e *entry) bool {
+// covers reports whether a session is revoked for a connection to site, which
+// may have had another name when the session was made.
+func (v *revocations) covers(e *entry, site uint64) bool {
 	if v.count.Load() == 0 {
 		return false
 	}
@@ -60,7 +61,7 @@ func (v *revocations) covers(e *entry) bool {
 	switch {
 	case e.auth <= v.all:
 		return true
-	case e.auth <= v.until[e.site], e.auth <= v.until[e.sni.short()]:
+	case e.auth <= v.until[e.site], e.auth <= v.until[site], e.auth <= v.until[e.sni.short()]:
 		return true
 	}
 	return e.cert != 0 && e.auth <= v.until[e.cert]

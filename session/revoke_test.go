@@ -59,6 +59,46 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
+// A revocation by site ends what would resume under that site, also where the
+// session was made under another name of the same policy: a site that was
+// renamed in a reload keeps its sessions, and they end by either name.
+func TestRevocationOfARenamedSite(t *testing.T) {
+	for _, name := range []string{"site", "renamed"} {
+		eachVersion(t, func(t *testing.T, version uint16) {
+			p := newProxy(t, Options{})
+			c := client(version, "a.test")
+			p.full(t, c)
+			p.policy.site = "renamed"
+			time.Sleep(time.Second)
+			p.connect(t, c).want(t, true, Hit)
+			if err := p.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: name}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			p.connect(t, c).want(t, false, Revoked)
+		})
+	}
+}
+
+// The same for a resumption under way.
+func TestRevocationOfARenamedSiteDuringTheHandshake(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		p := newProxy(t, Options{})
+		c := client(version, "a.test")
+		p.full(t, c)
+		p.policy.site = "renamed"
+		time.Sleep(time.Second)
+		p.beforeCommit = func() {
+			if err := p.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: "renamed"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if o := p.connect(t, c); !errors.Is(o.commitErr, ErrRevoked) {
+			t.Errorf("commit: %v, want ErrRevoked", o.commitErr)
+		}
+	})
+}
+
 func colons(serial *big.Int) string {
 	hex := fmt.Sprintf("%X", serial)
 	if len(hex)%2 == 1 {
@@ -270,12 +310,12 @@ func TestTooManyRevocations(t *testing.T) {
 		v.apply(now, Record{Subject: Subject{Kind: KindSite, Value: fmt.Sprint(i)}, At: now})
 	}
 	other := entry{auth: now.UnixNano(), site: siteKey("unrelated")}
-	if v.covers(&other) {
+	if v.covers(&other, 0) {
 		t.Fatal("an unrelated session is revoked")
 	}
 	v.apply(now, Record{Subject: Subject{Kind: KindSite, Value: "one more"}, At: now})
-	if !v.covers(&other) || len(v.list()) != 1 {
-		t.Errorf("%d records, covers all: %v", len(v.list()), v.covers(&other))
+	if !v.covers(&other, 0) || len(v.list()) != 1 {
+		t.Errorf("%d records, covers all: %v", len(v.list()), v.covers(&other, 0))
 	}
 }
 
@@ -314,7 +354,7 @@ func TestRevocationLookupIsConstant(t *testing.T) {
 	}
 	e := entry{auth: now.UnixNano(), site: siteKey("site"), sni: serverName("name"), cert: 1}
 	if n := testing.AllocsPerRun(100, func() {
-		if v.covers(&e) {
+		if v.covers(&e, 0) {
 			t.Fatal("covered")
 		}
 	}); n != 0 {

@@ -12,7 +12,7 @@ type Kind string
 // Kinds of [Subject].
 const (
 	KindAll         Kind = "all"         // every session
-	KindSite        Kind = "site"        // sessions made under the site Value
+	KindSite        Kind = "site"        // sessions of the site Value, now or when they were made
 	KindServerName  Kind = "sni"         // sessions made under the server name Value
 	KindCertificate Kind = "certificate" // sessions of the client certificate (Issuer, Serial)
 )
