@@ -24,13 +24,16 @@ type digest [16]byte
 
 // digestOf hashes a kind and parts, each with its length.
 func digestOf(kind string, parts ...string) digest {
-	b := make([]byte, 0, 128)
-	for _, p := range append([]string{kind}, parts...) {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
-		b = append(b, p...)
+	b := appendPart(make([]byte, 0, 128), kind)
+	for _, p := range parts {
+		b = appendPart(b, p)
 	}
 	sum := sha256.Sum256(b)
 	return digest(sum[:16])
+}
+
+func appendPart(b []byte, p string) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(p))), p...)
 }
 
 // short is the part of the digest that revocations go by: a collision there
