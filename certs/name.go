@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -26,7 +27,10 @@ func canonicalName(name string) (_ string, ok bool) {
 		switch c := name[i]; {
 		case c >= 0x80:
 			ascii, err := idna.Lookup.ToASCII(name)
-			return ascii, err == nil && ascii != ""
+			if err != nil || ascii == "" || len(ascii) > maxName || !utf8.ValidString(name) {
+				return "", false
+			}
+			return ascii, true
 		case c >= 'A' && c <= 'Z':
 			lower = false
 		case c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
