@@ -210,8 +210,10 @@ func (c *conn) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 		err = errors.New("there is none")
 	}
 	if err != nil {
+		// Nothing at all makes crypto/tls say unrecognized_name (RFC 6066,
+		// section 3); an error would come out as internal_error.
 		h.err = fail(ReasonNoCertificate, fmt.Errorf("certificate for server name %q: %w", c.info.ServerName, err))
-		return nil, h.err
+		return nil, nil
 	}
 	if h.attempt != nil {
 		leaf := cert.Leaf

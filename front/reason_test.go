@@ -119,6 +119,25 @@ func TestFailureReasons(t *testing.T) {
 	}
 }
 
+// A name without a certificate is the client's to hear of as such, not as a
+// fault of the server.
+func TestNoCertificateIsUnrecognizedName(t *testing.T) {
+	pki := newMatrixPKI(t)
+	for name, get := range map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error){
+		"none":  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },
+		"fails": func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("x") },
+	} {
+		r := newRig(t, rigOptions{pki: pki.serverCA, cert: pki.server, listeners: func(r *rig) []ListenerOptions {
+			policy := r.policy(PolicyOptions{Site: "app", GetCertificate: get, Keys: func(string) [][32]byte { return nil }})
+			return []ListenerOptions{{Address: listenAddr, Table: r.table(nil, Site{Hosts: []string{"app.example"}, Policy: policy})}}
+		}})
+		_, _, err := r.visit(r.client("app.example", 0, nil))
+		if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+			t.Errorf("%s: the client sees %v; want the alert unrecognized_name", name, err)
+		}
+	}
+}
+
 func authPolicy(t *testing.T, pki *matrixPKI, o clientauth.Options) PolicyOptions {
 	o.Mode, o.CAFiles = clientauth.Require, []string{write(t, t.TempDir(), "ca.pem", pki.clientCA.pem())}
 	return PolicyOptions{ClientAuth: verifier(t, o)}
