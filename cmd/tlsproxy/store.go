@@ -26,6 +26,7 @@ func (p *program) buildStore(cfg *config.Config) error {
 		}
 		options.TLS = client
 	}
+	store.LogLibrary(p.log)
 	shared, err := store.New(options)
 	if err != nil {
 		return cfg.At("store", err)
