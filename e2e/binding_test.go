@@ -38,6 +38,7 @@ upstreams:
 // session can be offered where it does not belong.
 type tlsClient struct {
 	addr    string
+	from    net.IP // of loopback; nil: any
 	config  *tls.Config
 	session *tls.ClientSessionState
 }
@@ -63,17 +64,29 @@ func (p *proxy) tlsClient(pool *x509.CertPool, version uint16, certs ...tls.Cert
 	return c
 }
 
+// dial makes a handshake under a server name. The connection is bounded in time.
+func (c *tlsClient) dial(name string) (*tls.Conn, error) {
+	config := c.config.Clone()
+	config.ServerName = name
+	dialer := &net.Dialer{Timeout: patience}
+	if c.from != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: c.from}
+	}
+	conn, err := tls.DialWithDialer(dialer, "tcp", c.addr, config)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(patience))
+	}
+	return conn, err
+}
+
 // request makes one request under a server name and reports whether its
 // connection resumed.
 func (c *tlsClient) request(name string) (resumed bool, err error) {
-	config := c.config.Clone()
-	config.ServerName = name
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", c.addr, config)
+	conn, err := c.dial(name)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(conn, "GET / HTTP/1.0\r\nHost: %s\r\n\r\n", name)
 	answer, err := io.ReadAll(conn)
 	if err != nil {
