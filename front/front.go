@@ -103,6 +103,9 @@ type Front struct {
 	counters *counters
 	ready    *handoff
 
+	shaking context.Context // of every handshake; ends with cut
+	cut     context.CancelFunc
+
 	prepare sync.Mutex // held from Prepare to Install or Discard
 	mu      sync.Mutex
 	ports   map[string]*port
@@ -131,6 +134,7 @@ func New(o Options) (*Front, error) {
 		f.log = slog.Default()
 	}
 	f.ready = newHandoff(f)
+	f.shaking, f.cut = context.WithCancel(context.Background())
 	f.outer = &tls.Config{
 		// Every connection gets the config of its policy. Should one be missing
 		// its hooks, there are no ticket keys that it could fall back to.
@@ -276,6 +280,11 @@ func (f *Front) Run(ctx context.Context) error {
 	work.Wait()
 	return nil
 }
+
+// CutHandshakes closes the connections whose handshake is not done yet, and
+// those of later ones: for a Run that was told to end and must not wait for
+// clients who say nothing.
+func (f *Front) CutHandshakes() { f.cut() }
 
 // startPorts starts the accept loops of the ports that have none.
 func (f *Front) startPorts(work *sync.WaitGroup) {

@@ -58,6 +58,9 @@ func (f *Front) finish(c *conn) (tlsConn *tls.Conn, err error) {
 			f.log.Error("panic in a handshake", "listener", c.port.address, "panic", fault, "stack", string(debug.Stack()))
 			err = fail(ReasonInternal, fmt.Errorf("panic: %v", fault))
 		}
+		if err != nil && f.shaking.Err() != nil {
+			err = fail(ReasonShutdown, err)
+		}
 		if attempt := c.handshake.attempt; err != nil && attempt != nil {
 			attempt.Abandon()
 			c.info.Session = attempt.Result()
@@ -104,7 +107,7 @@ func (f *Front) identify(c *conn, limits *Limits) error {
 // client, the context's one a wait in a callback, say for a certificate.
 func (c *conn) shake(t *tls.Conn, timeout time.Duration) (tls.ConnectionState, error) {
 	deadline := c.info.Started.Add(timeout)
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(c.port.front.shaking, deadline)
 	defer cancel()
 	if err := c.SetDeadline(deadline); err != nil {
 		return tls.ConnectionState{}, err
@@ -123,7 +126,7 @@ func (c *conn) shake(t *tls.Conn, timeout time.Duration) (tls.ConnectionState, e
 func (c *conn) authorize(state tls.ConnectionState, timeout time.Duration) error {
 	h := &c.handshake
 	if h.policy.clientAuth != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		ctx, cancel := context.WithTimeout(c.port.front.shaking, timeout)
 		defer cancel()
 		if err := h.policy.clientAuth.Authorize(ctx, state); err != nil {
 			return err
@@ -152,6 +155,9 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return state.table.acme, nil
 	}
 	policy, _ := state.table.Lookup(name)
+	if !ok {
+		policy = state.table.nonsense()
+	}
 	if policy == nil {
 		h.err = fail(ReasonUnknownSNI, fmt.Errorf("server name %q: no site has it, and unknown names are rejected", hello.ServerName))
 		return rejectConfig(), nil
@@ -271,7 +277,7 @@ func (c *conn) explain(err error) error {
 // drop closes a connection that was refused.
 func drop(c *conn, t *tls.Conn, reason Reason) {
 	switch reason {
-	case ReasonTimeout, ReasonEOF, ReasonClientAlert, ReasonRateLimited, ReasonClientLimit, ReasonProxyHeader:
+	case ReasonTimeout, ReasonEOF, ReasonClientAlert, ReasonRateLimited, ReasonClientLimit, ReasonProxyHeader, ReasonShutdown:
 		// There is nothing to say, or nobody to hear it.
 		_ = c.Close()
 		return

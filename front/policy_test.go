@@ -98,6 +98,25 @@ func TestTableLookup(t *testing.T) {
 	}
 }
 
+// TestTableWithoutName: where unknown names are refused, connections without
+// one still get the default.
+func TestTableWithoutName(t *testing.T) {
+	r := newRig(t, rigOptions{noStart: true})
+	table, err := NewTable(TableOptions{Default: r.policy(PolicyOptions{Site: "default"}), RejectUnknownSNI: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := table.Lookup(""); p == nil || p.Site() != "default" {
+		t.Errorf("without a name: %v", p)
+	}
+	if p, match := table.Lookup("nobody.test"); p != nil || match != MatchNone {
+		t.Errorf("an unknown name: %v, %d", p, match)
+	}
+	if p := table.nonsense(); p != nil {
+		t.Errorf("what is no name: %v", p)
+	}
+}
+
 func TestTableErrors(t *testing.T) {
 	r := newRig(t, rigOptions{noStart: true})
 	p := r.policy(PolicyOptions{Site: "a"})

@@ -3,6 +3,7 @@ package front
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -93,6 +94,8 @@ func (c *conn) proxyHeader(state *portState, timeout time.Duration) error {
 	if err := c.Conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
+	uncut := context.AfterFunc(c.port.front.shaking, func() { c.Conn.Close() })
+	defer uncut()
 	r := bufio.NewReaderSize(c.Conn, headerBuffer)
 	header, err := proxyproto.Read(r)
 	switch {

@@ -21,10 +21,11 @@ type TableOptions struct {
 	// Sites are looked up by server name: exact names first, then wildcards.
 	Sites []Site
 	// Default is the policy of connections without a server name or with one
-	// that no site has. Required unless RejectUnknownSNI.
+	// that no site has. Required unless RejectUnknownSNI, and then for those
+	// without a name alone.
 	Default *Policy
-	// RejectUnknownSNI refuses those connections with the alert
-	// unrecognized_name, RFC 6066, section 3.
+	// RejectUnknownSNI refuses names that no site has, and what is no name, with
+	// the alert unrecognized_name, RFC 6066, section 3.
 	RejectUnknownSNI bool
 	// ACMECertificate answers handshakes that offer the protocol acme-tls/1
 	// alone, RFC 8737. Such a connection gets a config of its own, with neither
@@ -49,6 +50,7 @@ const (
 type Table struct {
 	exact    map[string]*Policy
 	wildcard map[string]*Policy // by what follows the star and its dot
+	nameless *Policy            // of connections without a name; nil: they are refused
 	fallback *Policy            // nil: unknown names are refused
 	acme     *tls.Config        // nil: no challenges answered here
 }
@@ -68,6 +70,7 @@ func NewTable(o TableOptions) (*Table, error) {
 			}
 		}
 	}
+	t.nameless = o.Default
 	if !o.RejectUnknownSNI {
 		t.fallback = o.Default
 		if o.Default == nil {
@@ -111,11 +114,18 @@ func (t *Table) Lookup(name string) (*Policy, Match) {
 			return p, MatchWildcard
 		}
 	}
-	if t.fallback != nil {
+	switch {
+	case name == "" && t.nameless != nil:
+		return t.nameless, MatchDefault
+	case t.fallback != nil:
 		return t.fallback, MatchDefault
 	}
 	return nil, MatchNone
 }
+
+// nonsense is the policy of connections whose server name no host can have, nil
+// where unknown names are refused.
+func (t *Table) nonsense() *Policy { return t.fallback }
 
 // sites are the names of the sites with their policies' IDs.
 func (t *Table) sites() map[string]string {
@@ -125,8 +135,10 @@ func (t *Table) sites() map[string]string {
 			sites[p.site] = p.id
 		}
 	}
-	if t.fallback != nil {
-		sites[t.fallback.site] = t.fallback.id
+	for _, p := range []*Policy{t.nameless, t.fallback} {
+		if p != nil {
+			sites[p.site] = p.id
+		}
 	}
 	return sites
 }
