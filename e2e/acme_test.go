@@ -24,12 +24,16 @@ import (
 type pebble struct {
 	directory, mgmt string
 	client          *http.Client
+	log             *logBuffer
 }
+
+// issued is how many certificates were issued.
+func (ca *pebble) issued() int { return strings.Count(ca.log.String(), "Issued certificate serial") }
 
 // startPebble runs Pebble and its name server, which answers 127.0.0.1 for
 // every name, and writes the CA of Pebble's own certificate to the proxy's
-// directory as pebble.pem.
-func startPebble(t *testing.T, p *proxy, validity time.Duration) *pebble {
+// directory as pebble.pem. What env says comes after the usual environment.
+func startPebble(t *testing.T, p *proxy, validity time.Duration, env ...string) *pebble {
 	t.Helper()
 	own := newCA(t)
 	p.issue(own, "pebble", pki.Request{Names: []string{"127.0.0.1"}})
@@ -54,9 +58,11 @@ func startPebble(t *testing.T, p *proxy, validity time.Duration) *pebble {
 	startProcess(t, testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3"),
 		"-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", dns, "-management", dnsMgmt,
 		"-doh", "", "-http01", "", "-https01", "", "-tlsalpn01", "")
-	startProcess(t, testtool.Require(t, "env", "coreutils"), "PEBBLE_VA_NOSLEEP=1",
-		testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3"), "-config", p.write("pebble.json", string(config)), "-dnsserver", dns)
-	ca := &pebble{directory: "https://" + acme + "/dir", mgmt: "https://" + mgmt, client: &http.Client{
+	args := append([]string{"PEBBLE_VA_NOSLEEP=1"}, env...)
+	args = append(args, testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3"),
+		"-config", p.write("pebble.json", string(config)), "-dnsserver", dns)
+	log := startProcess(t, testtool.Require(t, "env", "coreutils"), args...)
+	ca := &pebble{log: log, directory: "https://" + acme + "/dir", mgmt: "https://" + mgmt, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: own.Pool()}, DisableKeepAlives: true}, Timeout: 5 * time.Second,
 	}}
 	eventually(t, "Pebble answers", func() bool {
