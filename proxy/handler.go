@@ -122,9 +122,12 @@ func (h *Handler) addSite(cfg Site) error {
 }
 
 // HasHost reports whether a site serves the host, which may have a port, as in a
-// Host header.
+// Host header. An IPv6 address may stand without brackets.
 func (h *Handler) HasHost(host string) bool {
 	name, ok := canonicalHost(host)
+	if addr, err := netip.ParseAddr(host); err == nil {
+		name, ok = addr.String(), true
+	}
 	return ok && h.hosts.find(name) != nil
 }
 
@@ -220,6 +223,11 @@ func modifyResponse(res *http.Response) error {
 	}
 	if len(res.Trailer) > 0 && ex.request.ProtoMajor == 1 {
 		delete(res.Header, "Content-Length") // HTTP/1 has trailers after chunks only
+	}
+	if res.StatusCode == http.StatusNoContent {
+		// Forbidden there (RFC 9110, section 8.6); HTTP/2 clients take it for a
+		// broken response.
+		delete(res.Header, "Content-Length")
 	}
 	ex.site.response.apply(res.Header)
 	return nil

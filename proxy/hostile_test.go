@@ -273,3 +273,31 @@ func TestRapidReset(t *testing.T) {
 	}
 	t.Logf("%d of 20000 reset requests reached the backend", served.Load())
 }
+
+// TestNoContentWithLength: a backend that gives a 204 a length, which has none,
+// does not make the response a broken one over HTTP/2.
+func TestNoContentWithLength(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			http.ReadRequest(bufio.NewReader(c))
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n")
+			c.Close()
+		}
+	}()
+	eachProtocol(t, func(t *testing.T, proto string) {
+		r := startRig(t, proto, poolOf(t, "http://"+ln.Addr().String()), nil)
+		resp, _ := r.get("/")
+		if resp.StatusCode != http.StatusNoContent || resp.Header["Content-Length"] != nil {
+			t.Errorf("%s with Content-Length %q", resp.Status, resp.Header["Content-Length"])
+		}
+	})
+}

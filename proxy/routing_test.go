@@ -336,3 +336,23 @@ func TestNewErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestHasHost takes hosts as they stand in Host headers and as hostOf returns
+// them.
+func TestHasHost(t *testing.T) {
+	h, err := New(Options{Sites: []Site{{
+		Hosts:  []string{"app.test", "::1", "192.0.2.1"},
+		Routes: []Route{{Path: "/", Upstream: http.DefaultTransport}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]bool{
+		"app.test": true, "APP.test.:80": true, "::1": true, "0:0::1": true, "[::1]": true, "[::1]:8080": true, "192.0.2.1": true,
+		"": false, "other.test": false, "::2": false, "[::1": false, "::1]": false,
+	} {
+		if got := h.HasHost(host); got != want {
+			t.Errorf("HasHost(%q) = %v, want %v", host, got, want)
+		}
+	}
+}
