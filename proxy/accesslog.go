@@ -71,9 +71,11 @@ func NewAccessLog(opts AccessLogOptions) (*AccessLog, error) {
 	}
 	l := &AccessLog{opts: opts, full: make(chan struct{}, 1), out: opts.Writer}
 	if opts.Path != "" {
-		if err := l.open(); err != nil {
+		f, err := openLog(opts.Path)
+		if err != nil {
 			return nil, err
 		}
+		l.out, l.closer = f, f
 		return l, nil
 	}
 	if l.out == nil {
@@ -82,27 +84,53 @@ func NewAccessLog(opts AccessLogOptions) (*AccessLog, error) {
 	return l, nil
 }
 
-func (l *AccessLog) open() error {
-	f, err := os.OpenFile(l.opts.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+func openLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
 	if err != nil {
-		return fmt.Errorf("access log: %w", err)
+		return nil, fmt.Errorf("access log: %w", err)
 	}
-	l.file.Lock()
-	defer l.file.Unlock()
-	if l.closer != nil {
-		l.closer.Close()
-	}
-	l.out, l.closer = f, f
-	return nil
+	return f, nil
 }
 
-// Reopen opens the path anew, for log rotation. On an error the old file stays. It
-// does nothing without a path.
-func (l *AccessLog) Reopen() error {
+// Reopening is the path of an [AccessLog] opened anew, and nothing written to it
+// yet. Call Install or Discard, once. Both do nothing on nil.
+type Reopening struct {
+	log  *AccessLog
+	file *os.File
+}
+
+// Reopen opens the path anew, for log rotation; the old file stays in use until
+// Install. It returns nil without a path.
+func (l *AccessLog) Reopen() (*Reopening, error) {
 	if l.opts.Path == "" {
-		return nil
+		return nil, nil
 	}
-	return l.open()
+	f, err := openLog(l.opts.Path)
+	if err != nil {
+		return nil, err
+	}
+	return &Reopening{l, f}, nil
+}
+
+// Install has everything from now on written to the new file and closes the old
+// one.
+func (r *Reopening) Install() {
+	if r == nil {
+		return
+	}
+	r.log.file.Lock()
+	defer r.log.file.Unlock()
+	if r.log.closer != nil {
+		r.log.closer.Close()
+	}
+	r.log.out, r.log.closer = r.file, r.file
+}
+
+// Discard closes the new file.
+func (r *Reopening) Discard() {
+	if r != nil {
+		r.file.Close()
+	}
 }
 
 // Run writes records until ctx is done, then writes what is left, closes the file

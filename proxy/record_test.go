@@ -279,9 +279,13 @@ func TestAccessLogReopen(t *testing.T) {
 	}
 	l.Request(&Record{Path: "/between"})
 	l.flush()
-	if err := l.Reopen(); err != nil {
+	next, err := l.Reopen()
+	if err != nil {
 		t.Fatal(err)
 	}
+	l.Request(&Record{Path: "/before install"})
+	l.flush()
+	next.Install()
 	l.Request(&Record{Path: "/new"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -290,11 +294,44 @@ func TestAccessLogReopen(t *testing.T) {
 	}
 	old, _ := os.ReadFile(path + ".1")
 	now, _ := os.ReadFile(path)
-	if !bytes.Contains(old, []byte("/between")) || !bytes.Contains(now, []byte("/new")) || bytes.Contains(now, []byte("/old")) {
+	if !bytes.Contains(old, []byte("/between")) || !bytes.Contains(old, []byte("/before install")) || !bytes.Contains(now, []byte("/new")) || bytes.Contains(now, []byte("/old")) {
 		t.Errorf("old file %s\nnew file %s", old, now)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
 		t.Errorf("everybody may read the log: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestAccessLogReopenRefused: what cannot be opened, and what is not wanted
+// after all, leaves the old file in use.
+func TestAccessLogReopenRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	l, err := NewAccessLog(AccessLogOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.Reopen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Discard()
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if next, err := l.Reopen(); err == nil || next != nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Reopen of a directory: %v, %v", next, err)
+	}
+	l.Request(&Record{Path: "/still"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if old, _ := os.ReadFile(path + ".1"); !bytes.Contains(old, []byte("/still")) {
+		t.Errorf("old file: %q", old)
 	}
 }
 

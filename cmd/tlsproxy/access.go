@@ -20,6 +20,7 @@ type accessLog struct {
 
 	mu      sync.Mutex
 	next    *proxy.AccessLog // prepared, not yet installed
+	reopen  *proxy.Reopening // the same for the log in force; nil: nothing to reopen
 	nextCfg config.AccessLog
 	cfg     config.AccessLog
 	stop    context.CancelFunc
@@ -40,13 +41,19 @@ func (a *accessLog) Request(r *proxy.Record) {
 	}
 }
 
-// prepare opens what a configuration names, unless it is what is open.
+// prepare opens what a configuration names. A file that is open is opened anew,
+// for log rotation.
 func (a *accessLog) prepare(c config.AccessLog) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextCfg = c
-	if c == a.cfg || c.Output == "off" {
+	if c.Output == "off" {
 		return nil
+	}
+	if c == a.cfg {
+		reopen, err := a.current.Load().Reopen()
+		a.reopen = reopen
+		return err
 	}
 	options := proxy.AccessLogOptions{Query: c.Query, Logger: a.log}
 	switch c.Output {
@@ -66,6 +73,8 @@ func (a *accessLog) prepare(c config.AccessLog) error {
 func (a *accessLog) discard() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.reopen.Discard()
+	a.reopen = nil
 	if a.next != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -80,7 +89,8 @@ func (a *accessLog) install() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.nextCfg == a.cfg {
-		a.reopen()
+		a.reopen.Install()
+		a.reopen = nil
 		return
 	}
 	a.cfg = a.nextCfg
@@ -101,13 +111,6 @@ func (a *accessLog) install() {
 	current := a.next
 	a.stop, a.next = stop, nil
 	a.running.Go(func() { a.report(current.Run(ctx)) })
-}
-
-// reopen opens the file anew, for log rotation.
-func (a *accessLog) reopen() {
-	if l := a.current.Load(); l != nil {
-		a.report(l.Reopen())
-	}
 }
 
 func (a *accessLog) report(err error) {
