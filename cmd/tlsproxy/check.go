@@ -3,10 +3,23 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/tlsproxy/tlsproxy/config"
 )
+
+// checkFile is -check.
+func checkFile(path string, stdout, _ io.Writer) error {
+	cfg, err := config.Load(path)
+	if err == nil {
+		err = checkConfig(context.Background(), cfg)
+	}
+	if err == nil {
+		fmt.Fprintf(stdout, "%s: ok\n", path)
+	}
+	return err
+}
 
 // checkConfig validates all that a start would read: certificates, keys, CA
 // and CRL files, the shared store's keys. It binds, writes and contacts

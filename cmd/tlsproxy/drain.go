@@ -3,57 +3,46 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
-// errStopped says that a second signal cut the drain short.
-var errStopped = errors.New("stopped at once by a second signal: connections were cut")
-
 // drain ends the service in the order that loses least: say that we are not
 // ready, let balancers notice, stop accepting, let requests in flight and then
-// upgraded connections end, each within its grace. A second signal ends it at
-// once.
-func (p *program) drain(signals <-chan os.Signal, stopAccepting func()) error {
-	p.reloading.Lock() // a reload in progress ends first; no other begins
+// upgraded connections end, each within its grace. The end of now ends it at
+// once. stopAccepting tells by its channel when the last handshake is over.
+func (p *program) drain(now context.Context, stopAccepting func() <-chan struct{}) error {
+	p.endReloads()
+	p.reloading.Lock() // a reload in progress, which was cut short, ends first; no other begins
 	p.draining.Store(true)
 	shutdown := p.generation.Load().cfg.Shutdown
 	p.reloading.Unlock()
 	notifySystemd("STOPPING=1")
 
-	now, cut := context.WithCancelCause(context.Background())
-	defer cut(nil)
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				if s != syscall.SIGHUP {
-					cut(errStopped)
-				}
-			case <-now.Done():
-				return
-			}
-		}
-	}()
-
 	wait(now, shutdown.Delay)
-	stopAccepting()
+	grace, cancel := context.WithTimeout(now, shutdown.Grace)
+	defer cancel()
+	p.drainHandshakes(grace, stopAccepting())
 	var upgraded sync.WaitGroup
 	upgraded.Go(func() { p.drainUpgrades(now, shutdown.UpgradedGrace) })
-	err := p.drainRequests(now, shutdown.Grace)
+	err := p.drainRequests(grace)
 	upgraded.Wait()
-	if cause := context.Cause(now); cause != nil {
-		return cause
-	}
 	return err
 }
 
-func (p *program) drainRequests(ctx context.Context, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	if err := p.web.shutdown(ctx); err != nil {
+// drainHandshakes lets the handshakes under way end, so that their requests
+// are served too. Whoever is silent in one must not outlast the grace.
+func (p *program) drainHandshakes(grace context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-grace.Done():
+		p.front.CutHandshakes()
+		<-done
+	}
+}
+
+func (p *program) drainRequests(grace context.Context) error {
+	if err := p.web.shutdown(grace); err != nil {
 		return errors.New("shutdown.grace ran out: requests in flight were cut")
 	}
 	return nil
@@ -82,11 +71,11 @@ func wait(ctx context.Context, d time.Duration) {
 
 // finish ends what has to answer or write until the last: the plain listener,
 // the access log, and the admin listener after everything else.
-func (p *program) finish() {
-	p.plain.shutdown()
+func (p *program) finish(now context.Context) {
+	p.plain.shutdown(now)
 	p.generation.Load().retire()
 	p.access.shutdown()
-	p.admin.shutdown()
+	p.admin.shutdown(now)
 }
 
 // close gives up what was opened when a start fails half way.

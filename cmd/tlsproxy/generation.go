@@ -181,8 +181,8 @@ func (p *program) load(ctx context.Context, g *generation) error {
 	if listenErr != nil {
 		listenErr = listenerErrors(g.cfg, listenErr)
 	}
-	plainErr := g.cfg.At("http.address", p.plain.prepare(g.cfg.HTTP.Address))
-	adminErr := g.cfg.At("admin.address", p.admin.prepare(adminListenAddress(g.cfg)))
+	plainErr := g.cfg.At("http.address", p.plain.prepare(g.cfg.HTTP.Address, httpSettingsOf(g.cfg)))
+	adminErr := g.cfg.At("admin.address", p.admin.prepare(adminListenAddress(g.cfg), plainSettingsOf(g.cfg)))
 	accessErr := g.cfg.At("access_log.output", p.access.prepare(g.cfg.AccessLog))
 	if err := errors.Join(certErr, listenErr, plainErr, adminErr, accessErr); err != nil {
 		if set != nil {

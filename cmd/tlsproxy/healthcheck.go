@@ -74,6 +74,9 @@ func adminAddress(told, path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if adminListenAddress(cfg) == "" {
+			return "", cfg.At("admin.address", errors.New("off, so there is nobody to ask: give the admin listener an address"))
+		}
 		return dialable(cfg.Admin.Address), nil
 	default:
 		return config.DefaultAdminAddress, nil

@@ -17,7 +17,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,8 +24,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/tlsproxy/tlsproxy/config"
 )
 
 // Exit statuses that scripts and supervisors may rely on.
@@ -83,19 +80,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		usage(flags)
 		return exitUsage
 	}
-	cfg, err := config.Load(*path)
-	if err == nil && *check {
-		err = checkConfig(context.Background(), cfg)
+	work := serve
+	if *check {
+		work = checkFile
 	}
-	if err == nil && !*check {
-		err = serve(cfg, *path, stdout, stderr)
-	}
-	if err != nil {
+	if err := work(*path, stdout, stderr); err != nil {
 		printErrors(stderr, err)
 		return exitFailure
-	}
-	if *check {
-		fmt.Fprintf(stdout, "%s: ok\n", *path)
 	}
 	return exitOK
 }

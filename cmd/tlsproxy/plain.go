@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,19 +17,24 @@ import (
 
 // plainSettings bound what a client of a plain listener may take.
 type plainSettings struct {
+	plainBounds
+	proxyMode front.ProxyMode
+	trusted   []netip.Prefix
+}
+
+// plainBounds are what http.Server takes for its life.
+type plainBounds struct {
 	readHeader, idle, write time.Duration
 	maxHeader               int
-	proxyMode               front.ProxyMode
-	trusted                 []netip.Prefix
 }
 
 func plainSettingsOf(cfg *config.Config) plainSettings {
-	return plainSettings{
+	return plainSettings{plainBounds: plainBounds{
 		readHeader: cfg.Timeouts.RequestHeader,
 		idle:       cfg.Timeouts.Idle,
 		write:      time.Minute,
 		maxHeader:  int(cfg.Limits.Header),
-	}
+	}}
 }
 
 // httpSettingsOf are those of the plain HTTP listener, which may stand behind
@@ -40,7 +46,7 @@ func httpSettingsOf(cfg *config.Config) plainSettings {
 	return settings
 }
 
-func (s plainSettings) server(handler http.Handler, log *slog.Logger) *http.Server {
+func (s plainBounds) server(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: s.readHeader,
@@ -53,7 +59,9 @@ func (s plainSettings) server(handler http.Handler, log *slog.Logger) *http.Serv
 }
 
 // plainServer serves HTTP without TLS on one address, which a reload may
-// change: the new address is bound before the old one is given up.
+// change: the new address is bound before the old one is given up. A reload
+// that changes the bounds alone goes on with the same sockets under a new
+// http.Server.
 type plainServer struct {
 	name    string
 	open    func(address string) ([]net.Listener, error)
@@ -63,7 +71,9 @@ type plainServer struct {
 	mu        sync.Mutex
 	address   string // as configured; "" when there is none
 	server    *http.Server
-	listeners []*front.ProxyListener // of server; systemd may pass several sockets
+	bounds    plainBounds            // of server
+	sockets   []net.Listener         // of server; systemd may pass several
+	listeners []*front.ProxyListener // on the sockets
 	next      []net.Listener         // prepared, not yet installed
 	nextAddr  string
 	running   sync.WaitGroup
@@ -74,16 +84,49 @@ func newPlainServer(name string, f *front.Front, handler http.Handler, log *slog
 }
 
 // prepare binds the address unless it is the present one; "" stands for none.
-func (s *plainServer) prepare(address string) error {
+func (s *plainServer) prepare(address string, settings plainSettings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nextAddr = address
-	if address == "" || (s.server != nil && address == s.address) {
-		return nil
+	var err error
+	switch present := s.server != nil && address == s.address; {
+	case address == "", present && settings.plainBounds == s.bounds:
+	case present:
+		s.next, err = duplicate(s.sockets)
+	default:
+		s.next, err = s.open(address)
 	}
-	next, err := s.open(address)
-	s.next = next
 	return err
+}
+
+// duplicate gives listeners of their own on sockets that others listen on too.
+// The others may close; no client notices.
+func duplicate(sockets []net.Listener) ([]net.Listener, error) {
+	var all []net.Listener
+	for _, ln := range sockets {
+		again, err := duplicateOne(ln)
+		if err != nil {
+			for _, opened := range all {
+				opened.Close()
+			}
+			return nil, err
+		}
+		all = append(all, again)
+	}
+	return all, nil
+}
+
+func duplicateOne(ln net.Listener) (net.Listener, error) {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("listener %s is not TCP", ln.Addr())
+	}
+	file, err := tcp.File()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return net.FileListener(file)
 }
 
 // discard gives up what prepare bound.
@@ -107,13 +150,16 @@ func (s *plainServer) install(settings plainSettings) {
 		return
 	}
 	if old := s.server; old != nil {
-		s.running.Go(func() { s.stop(old) })
+		for _, ln := range s.listeners {
+			ln.Close() // at once: the next reload may want the address again
+		}
+		s.running.Go(func() { s.stop(context.Background(), old) })
 	}
-	s.address, s.server, s.listeners = s.nextAddr, nil, nil
+	s.address, s.server, s.sockets, s.listeners = s.nextAddr, nil, s.next, nil
 	if s.next == nil {
 		return
 	}
-	s.server = settings.server(s.handler, s.log)
+	s.server, s.bounds = settings.server(s.handler, s.log), settings.plainBounds
 	for _, ln := range s.next {
 		s.serve(s.server, front.NewProxyListener(ln), settings)
 	}
@@ -124,7 +170,7 @@ func (s *plainServer) serve(server *http.Server, ln *front.ProxyListener, settin
 	ln.Configure(settings.proxyMode, settings.trusted)
 	s.listeners = append(s.listeners, ln)
 	s.running.Go(func() {
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			s.log.Error("listener ended", "listener", s.name, "err", err)
 		}
 	})
@@ -133,21 +179,22 @@ func (s *plainServer) serve(server *http.Server, ln *front.ProxyListener, settin
 // plainGrace bounds how long a plain listener that is given up may finish.
 const plainGrace = 5 * time.Second
 
-func (s *plainServer) stop(server *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), plainGrace)
+func (s *plainServer) stop(now context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(now, plainGrace)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
 		server.Close()
 	}
 }
 
-// shutdown stops serving and waits for everything that was started.
-func (s *plainServer) shutdown() {
+// shutdown stops serving and waits for everything that was started, at the
+// latest until now ends.
+func (s *plainServer) shutdown(now context.Context) {
 	s.mu.Lock()
 	server := s.server
 	s.mu.Unlock()
 	if server != nil {
-		s.stop(server)
+		s.stop(now, server)
 	}
 	s.running.Wait()
 }

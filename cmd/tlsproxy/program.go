@@ -51,6 +51,8 @@ type program struct {
 	generation atomic.Pointer[generation]
 	reloading  sync.Mutex
 	reloads    reloadHistory
+	reloadable context.Context // ends with endReloads: the drain has begun
+	endReloads context.CancelFunc
 
 	draining atomic.Bool
 	quit     chan struct{} // takes one request to drain
@@ -60,6 +62,7 @@ type program struct {
 // files; [program.start] does the rest.
 func newProgram(cfg *config.Config, path string, stdout, stderr io.Writer) (*program, error) {
 	p := &program{path: path, started: time.Now(), stderr: stderr, quit: make(chan struct{}, 1)}
+	p.reloadable, p.endReloads = context.WithCancel(context.Background())
 	p.logs = newLogHandler(stderr, cfg.Log)
 	p.log = slog.New(p.logs)
 	p.access = newAccessLog(stdout, stderr, p.log)

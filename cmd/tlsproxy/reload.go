@@ -21,18 +21,29 @@ type reloadHistory struct {
 	sequence uint64 // of generations put in force
 }
 
+// errDraining is the answer to a reload when there is nothing left to reload
+// for.
+var errDraining = errors.New("not reloaded: the proxy is shutting down")
+
 // reload reads the configuration anew and puts it in force whole, or leaves
 // everything as it is and says why.
 func (p *program) reload(ctx context.Context) error {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 	if p.draining.Load() {
-		return errors.New("not reloaded: the proxy is shutting down")
+		return errDraining
 	}
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	defer context.AfterFunc(p.reloadable, cut)()
 	notifyReloading()
 	defer notifySystemd("READY=1")
 	p.reloadStoreKeys()
 	err := p.reloadLocked(ctx)
+	if errors.Is(err, context.Canceled) && p.reloadable.Err() != nil {
+		p.log.Info("reload cut short, the proxy is shutting down")
+		return errDraining
+	}
 	p.reloads.note(err)
 	if err != nil {
 		for _, e := range flatten(err) {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,25 +13,31 @@ import (
 )
 
 // serve runs the proxy until it is told to stop.
-func serve(cfg *config.Config, path string, stdout, stderr io.Writer) error {
-	// Signals are caught first, so that an early one is not lost.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
-
+func serve(path string, stdout, stderr io.Writer) error {
+	signals := catchSignals()
+	defer signals.release()
+	cfg, err := config.Load(path)
+	if err != nil {
+		return err
+	}
 	p, err := newProgram(cfg, path, stdout, stderr)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if err := p.takeOver(context.Background(), cfg); err != nil {
+	stop, err := signals.guard(func(ctx context.Context) error { return p.takeOver(ctx, cfg) })
+	switch {
+	case stop != nil && (err == nil || errors.Is(err, context.Canceled)):
+		p.log.Info("stopped while starting", "cause", fmt.Sprint(stop))
+		return nil
+	case err != nil:
 		return err
 	}
 	return p.run(signals)
 }
 
 // run does all work until a signal, POST /api/quit or a fault ends it.
-func (p *program) run(signals <-chan os.Signal) error {
+func (p *program) run(signals *signals) error {
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
 	accept, stopAccept := context.WithCancel(work)
@@ -47,19 +50,25 @@ func (p *program) run(signals <-chan os.Signal) error {
 		return p.front.Run(accept)
 	})
 	group.Go(p.web.run)
+	group.Go(func() error { return p.reloadOn(signals.reload) })
 	for _, run := range p.background() {
 		group.Go(func() error { return run(work) })
 	}
 	p.log.Info("serving", "version", versionString(), "pid", os.Getpid(), "config", p.path)
 	notifySystemd("READY=1")
 
-	p.await(work, signals)
-	err := p.drain(signals, func() { stopAccept(); <-accepted })
+	p.await(work, signals.stop)
+	now, release := signals.untilStop()
+	defer release()
+	err := p.drain(now, func() <-chan struct{} { stopAccept(); return accepted })
 	stopWork()
 	if workErr := group.Wait(); workErr != nil && !errors.Is(workErr, context.Canceled) {
 		err = errors.Join(workErr, err)
 	}
-	p.finish()
+	p.finish(now)
+	if cause := context.Cause(now); cause != nil {
+		return cause
+	}
 	return err
 }
 
@@ -75,26 +84,25 @@ func (p *program) background() []func(context.Context) error {
 	return runs
 }
 
-// await serves signals until it is time to drain. A reload that runs then is
-// cut short.
-func (p *program) await(work context.Context, signals <-chan os.Signal) {
-	reload, cut := context.WithCancel(work)
-	var reloads sync.WaitGroup
-	defer reloads.Wait()
-	defer cut()
+// await waits until it is time to drain.
+func (p *program) await(work context.Context, stop <-chan os.Signal) {
+	select {
+	case <-work.Done(): // a part ended with an error
+	case <-p.quit:
+		p.log.Info("shutting down", "cause", "POST /api/quit")
+	case s := <-stop:
+		p.log.Info("shutting down", "cause", fmt.Sprint(s))
+	}
+}
+
+// reloadOn reloads at each signal, one after the other, until the drain begins.
+func (p *program) reloadOn(signals <-chan os.Signal) error {
 	for {
 		select {
-		case <-work.Done():
-			return // a part ended with an error
-		case <-p.quit:
-			p.log.Info("shutting down", "cause", "POST /api/quit")
-			return
-		case s := <-signals:
-			if s != syscall.SIGHUP {
-				p.log.Info("shutting down", "cause", fmt.Sprint(s))
-				return
-			}
-			reloads.Go(func() { p.reload(reload) }) //nolint:errcheck // It is logged, counted and shown there.
+		case <-signals:
+			p.reload(p.reloadable) //nolint:errcheck // It is logged, counted and shown there.
+		case <-p.reloadable.Done():
+			return nil
 		}
 	}
 }

@@ -39,11 +39,19 @@ func (s webSettings) server(handler http.Handler, log *slog.Logger) *http.Server
 		MaxHeaderBytes:    s.maxHeader,
 		// A slow stream may be slow: each write has its time, the response has
 		// not (front bounds the writes of HTTP/1).
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: s.maxStreams, WriteByteTimeout: s.write},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: s.maxStreams, WriteByteTimeout: s.write, MaxReadFrameSize: maxReadFrame,
+		},
 		ConnContext: front.ConnContext,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
+
+// maxReadFrame is the least that RFC 9113 (section 4.2) allows, and what other
+// servers accept. A frame's buffer is made as soon as its length was read and
+// kept with the connection, so net/http's 1 MiB would give that much memory to
+// everyone who sends nine bytes.
+const maxReadFrame = 16 << 10
 
 // webServer gives finished TLS connections to an http.Server. A change of its
 // settings starts another one for new connections; what is open stays with the
