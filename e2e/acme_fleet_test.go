@@ -35,7 +35,7 @@ func acmeReplicas(t *testing.T, env ...string) (a, b *proxy, ca *pebble) {
 	t.Helper()
 	redis := startRedis(t, "secret")
 	a, b = newProxy(t, ""), newProxy(t, "")
-	ca = startPebble(t, a, 24*time.Hour, env...)
+	ca = startPebble(t, a, pebbleOptions{env: env})
 	keys := newKeyLine() + "\n"
 	for _, p := range []*proxy{a, b} {
 		p.write("password", "secret\n")
@@ -104,7 +104,7 @@ func TestReplicaKilledDuringOrder(t *testing.T) {
 func TestKilledDuringOrder(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, "")
-	ca := startPebble(t, p, 24*time.Hour, "PEBBLE_VA_NOSLEEP=0", "PEBBLE_VA_SLEEPTIME=4", "PEBBLE_WFE_NONCEREJECT=20")
+	ca := startPebble(t, p, pebbleOptions{env: []string{"PEBBLE_VA_NOSLEEP=0", "PEBBLE_VA_SLEEPTIME=4", "PEBBLE_WFE_NONCEREJECT=20"}})
 	p.writeConfig(fmt.Sprintf(acmeConfig, ca.directory, "tls-alpn-01"))
 	p.start()
 	eventually(t, "an order is under way", func() bool { return strings.Contains(ca.log.String(), "Added order") })
@@ -132,7 +132,7 @@ func TestKilledDuringOrder(t *testing.T) {
 func TestOnDemandIsNotOpen(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, "")
-	ca := startPebble(t, p, 24*time.Hour)
+	ca := startPebble(t, p, pebbleOptions{})
 	config := `
 listeners:
   - address: "{{tls}}"

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -27,13 +29,20 @@ type pebble struct {
 	log             *logBuffer
 }
 
+// pebbleOptions are what tests vary.
+type pebbleOptions struct {
+	validity  time.Duration // of certificates; 0: a day
+	env       []string      // added to the environment: faults
+	responder string        // URL of an OCSP responder that certificates name; "": none
+}
+
 // issued is how many certificates were issued.
 func (ca *pebble) issued() int { return strings.Count(ca.log.String(), "Issued certificate serial") }
 
 // startPebble runs Pebble and its name server, which answers 127.0.0.1 for
 // every name, and writes the CA of Pebble's own certificate to the proxy's
-// directory as pebble.pem. What env says comes after the usual environment.
-func startPebble(t *testing.T, p *proxy, validity time.Duration, env ...string) *pebble {
+// directory as pebble.pem.
+func startPebble(t *testing.T, p *proxy, o pebbleOptions) *pebble {
 	t.Helper()
 	own := newCA(t)
 	p.issue(own, "pebble", pki.Request{Names: []string{"127.0.0.1"}})
@@ -43,14 +52,18 @@ func startPebble(t *testing.T, p *proxy, validity time.Duration, env ...string) 
 		n, _ := strconv.Atoi(text)
 		return n
 	}
+	keys := "ecdsa"
+	if o.responder != "" {
+		keys = "rsa" // the only ones that Pebble hands out, for a responder to sign with
+	}
 	acme, mgmt := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	dns, dnsMgmt := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": acme, "managementListenAddress": mgmt,
 		"certificate": filepath.Join(p.dir, "pebble.crt"), "privateKey": filepath.Join(p.dir, "pebble.key"),
-		"httpPort": port(p.http), "tlsPort": port(p.addr), "keyAlgorithm": "ecdsa",
+		"httpPort": port(p.http), "tlsPort": port(p.addr), "keyAlgorithm": keys, "ocspResponderURL": o.responder,
 		"retryAfter": map[string]int{"authz": 1, "order": 1},
-		"profiles":   map[string]any{"default": map[string]any{"description": "default", "validityPeriod": int(validity.Seconds())}},
+		"profiles":   map[string]any{"default": map[string]any{"description": "default", "validityPeriod": int(cmp.Or(o.validity, 24*time.Hour).Seconds())}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +71,7 @@ func startPebble(t *testing.T, p *proxy, validity time.Duration, env ...string) 
 	startProcess(t, testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3"),
 		"-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", dns, "-management", dnsMgmt,
 		"-doh", "", "-http01", "", "-https01", "", "-tlsalpn01", "")
-	args := append([]string{"PEBBLE_VA_NOSLEEP=1"}, env...)
+	args := append([]string{"PEBBLE_VA_NOSLEEP=1"}, o.env...)
 	args = append(args, testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3"),
 		"-config", p.write("pebble.json", string(config)), "-dnsserver", dns)
 	log := startProcess(t, testtool.Require(t, "env", "coreutils"), args...)
@@ -73,6 +86,36 @@ func startPebble(t *testing.T, p *proxy, validity time.Duration, env ...string) 
 		return err == nil
 	})
 	return ca
+}
+
+// get fetches a PEM file of the management interface and decodes it.
+func (ca *pebble) get(t *testing.T, path string) []byte {
+	t.Helper()
+	resp, err := ca.client.Get(ca.mgmt + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatalf("%s: %q", path, text)
+	}
+	return block.Bytes
+}
+
+// issuer is the CA that signs certificates which name a responder.
+func (ca *pebble) issuer(t *testing.T) *pki.CA {
+	t.Helper()
+	cert, err := x509.ParseCertificate(ca.get(t, "/intermediates/0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.ParsePKCS1PrivateKey(ca.get(t, "/intermediate-keys/0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pki.CA{Certificate: cert, Key: key}
 }
 
 // pool holds the root of the certificates that Pebble issues.
@@ -113,7 +156,7 @@ func TestACME(t *testing.T) {
 	for _, challenge := range []string{"http-01", "tls-alpn-01"} {
 		t.Run(challenge, func(t *testing.T) {
 			p := newProxy(t, "")
-			ca := startPebble(t, p, 24*time.Hour)
+			ca := startPebble(t, p, pebbleOptions{})
 			p.writeConfig(fmt.Sprintf(acmeConfig, ca.directory, challenge))
 			p.start()
 			p.waitReady()
@@ -169,7 +212,7 @@ func TestACMERenewalUnderLoad(t *testing.T) {
 	t.Parallel() // it waits for most of a certificate's life
 	h2load := testtool.Require(t, "h2load", "nghttp2-client")
 	p := newProxy(t, "")
-	ca := startPebble(t, p, 45*time.Second)
+	ca := startPebble(t, p, pebbleOptions{validity: 45 * time.Second})
 	p.writeConfig(fmt.Sprintf(acmeConfig, ca.directory, "tls-alpn-01"))
 	p.start()
 	p.waitReady()
