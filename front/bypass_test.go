@@ -146,8 +146,9 @@ func TestAuthorisationOfResumedConnections(t *testing.T) {
 			t.Errorf("a closed site: %v; want the alert internal_error", err)
 		}
 		r.mustVisit(r.client("b.example", version, nil))
-		reasons := r.observer.reasons()
 		want := []Reason{"", "", ReasonCertRevoked, ReasonCertDenied, ReasonAuthUnavailable, ""}
+		eventually(t, "every connection to be told of", func() bool { return len(r.observer.reasons()) >= len(want) })
+		reasons := r.observer.reasons()
 		if len(reasons) != len(want) {
 			t.Fatalf("reasons %q; want %q", reasons, want)
 		}

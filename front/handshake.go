@@ -22,7 +22,8 @@ type handshakeState struct {
 	proxy   ProxyMode        // under which the header was read
 	attempt *session.Attempt // nil: no session
 	acme    bool
-	err     error // of a callback, whose reason crypto/tls would lose
+	err     error                // of a callback, whose reason crypto/tls would lose
+	refused *tls.ConnectionState // when authorisation failed; nil: it did not
 }
 
 // serve brings one connection from the kernel to http.Server, or closes it.
@@ -62,6 +63,9 @@ func (f *Front) finish(c *conn) (tlsConn *tls.Conn, err error) {
 			err = fail(ReasonShutdown, err)
 		}
 		if attempt := c.handshake.attempt; err != nil && attempt != nil {
+			if refused := c.handshake.refused; refused != nil {
+				attempt.Refuse(*refused)
+			}
 			attempt.Abandon()
 			c.info.Session = attempt.Result()
 		}
@@ -129,6 +133,7 @@ func (c *conn) authorize(state tls.ConnectionState, timeout time.Duration) error
 		ctx, cancel := context.WithTimeout(c.port.front.shaking, timeout)
 		defer cancel()
 		if err := h.policy.clientAuth.Authorize(ctx, state); err != nil {
+			h.refused = &state
 			return err
 		}
 	}
@@ -243,7 +248,7 @@ func (h *handshakeState) keepError(verify func(tls.ConnectionState) error) func(
 	return func(state tls.ConnectionState) error {
 		err := verify(state)
 		if err != nil {
-			h.err = err
+			h.err, h.refused = err, &state
 		}
 		return err
 	}

@@ -220,6 +220,20 @@ func (a *Attempt) Abandon() {
 	a.drop()
 }
 
+// Refuse is Abandon for a connection whose authorisation failed, with its state
+// at that time. The session that it resumed, if any, is deleted: the client may
+// have another certificate by now, and shows it in a full handshake only.
+func (a *Attempt) Refuse(cs tls.ConnectionState) {
+	if a.done {
+		return
+	}
+	a.resumed = cs.DidResume
+	if a.resumed && a.pending {
+		a.r.forget(a.found.id)
+	}
+	a.Abandon()
+}
+
 // Result says how the connection's lookup ended; when several handles were
 // offered, how the last one did. It is final after Commit or Abandon.
 func (a *Attempt) Result() Result { return a.result }

@@ -121,9 +121,7 @@ func TestFleetSingleUse(t *testing.T) {
 		a.full(t, c)
 		synctest.Wait()
 		keep(c)
-		a.policy.authorise = func(tls.ConnectionState) error { return errRefused }
-		hello := a.try(c).hello
-		a.policy.authorise = nil
+		hello := caught(c)
 		for _, p := range []*proxy{a, b} {
 			if _, err := p.replay(hello); err == nil {
 				t.Fatal("the replay succeeded")

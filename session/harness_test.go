@@ -127,7 +127,17 @@ func (p *proxy) config(attempt **Attempt) *tls.Config {
 		*attempt = a
 		return &tls.Config{
 			CipherSuites: pol.suites, NextProtos: pol.protocols,
-			ClientAuth: pol.clientAuth, ClientCAs: pol.clientCAs, VerifyConnection: pol.authorise,
+			ClientAuth: pol.clientAuth, ClientCAs: pol.clientCAs,
+			VerifyConnection: func(cs tls.ConnectionState) error {
+				if pol.authorise == nil {
+					return nil
+				}
+				err := pol.authorise(cs)
+				if err != nil {
+					a.Refuse(cs)
+				}
+				return err
+			},
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				a.Served(keyID(pol.cert))
 				return pol.cert, nil
@@ -213,6 +223,16 @@ func (p *proxy) serve(end net.Conn, a **Attempt) (cs tls.ConnectionState, commit
 	commitErr = (*a).Commit(cs)
 	_, err = conn.Write([]byte{1})
 	return cs, commitErr, err
+}
+
+// caught returns what a client of c sends first, which goes no further.
+func caught(c *tls.Config) []byte {
+	clientEnd, serverEnd := memnet.Pipe(&net.TCPAddr{}, &net.TCPAddr{})
+	defer clientEnd.Close()
+	serverEnd.CloseWrite()
+	rec := &recorder{Conn: clientEnd}
+	_ = tls.Client(rec, c).Handshake()
+	return rec.first
 }
 
 // replay sends recorded bytes and goes away.

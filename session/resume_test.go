@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -243,15 +244,9 @@ func TestReplayedHelloTakesNothingAway(t *testing.T) {
 			c := client(version, "a.test")
 			p.full(t, c)
 			keep(c)
-			// A connection that is refused after its hello was seen.
-			p.policy.authorise = func(tls.ConnectionState) error { return errRefused }
-			o := p.try(c)
-			if o.serverErr == nil {
-				t.Fatal("the handshake succeeded")
-			}
-			p.policy.authorise = nil
+			hello := caught(c)
 			for range 5 {
-				if _, err := p.replay(o.hello); err == nil {
+				if _, err := p.replay(hello); err == nil {
 					t.Fatal("the replay succeeded")
 				}
 			}
@@ -301,4 +296,32 @@ func sessionState(t testing.TB) *tls.SessionState {
 	}
 	handshakeWith(t, cfg, client(tls.VersionTLS13, "a.test"))
 	return state
+}
+
+// A connection that resumed and was then refused takes its session along, in
+// the store too; one that was refused in a full handshake takes nothing.
+func TestRefusedResumptionEndsTheSession(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		p, _, store := fleet(t, Options{})
+		c := client(version, "a.test")
+		p.full(t, c)
+		keep(c)
+		synctest.Wait()
+		p.policy.authorise = func(tls.ConnectionState) error { return errRefused }
+		fresh := client(version, "a.test")
+		if o := p.try(fresh); o.serverErr == nil {
+			t.Fatal("was not refused")
+		}
+		p.wantEntries(t, 1)
+		if o := p.try(c); o.serverErr == nil || o.result != Hit {
+			t.Fatalf("was not refused on a resumption: %v, %q", o.serverErr, o.result)
+		}
+		synctest.Wait()
+		p.wantEntries(t, 0)
+		if n := store.live(); n != 0 {
+			t.Errorf("the store holds %d sessions", n)
+		}
+		p.policy.authorise = nil
+		p.connect(t, c).want(t, false, Absent)
+	})
 }
