@@ -135,7 +135,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	p := startProxy(t, echoConfig)
 	_, pool := p.devCA()
 	for range 7 {
-		client := p.client(pool, true)
+		client := p.client(pool, false)
 		for range 4 {
 			get(t, client)
 		}

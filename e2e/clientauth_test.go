@@ -66,6 +66,7 @@ func startIdentity(t *testing.T) (p *proxy, ca, clients *pki.CA) {
 // whatever CAs the server names; nil sends none.
 func (p *proxy) certClient(pool *x509.CertPool, version uint16, h2 bool, cert *tls.Certificate) *http.Client {
 	client := p.client(pool, h2)
+	client.Transport.(*http.Transport).DisableKeepAlives = true
 	config := client.Transport.(*http.Transport).TLSClientConfig
 	config.MinVersion, config.MaxVersion = version, version
 	if cert != nil {
@@ -78,7 +79,6 @@ func (p *proxy) certClient(pool *x509.CertPool, version uint16, h2 bool, cert *t
 // headers that the client made up, and returns those that the backend got.
 func identityAt(t *testing.T, client *http.Client, host string) (headers map[string]string, resumed bool, err error) {
 	t.Helper()
-	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/", nil)
 	if err != nil {
 		t.Fatal(err)

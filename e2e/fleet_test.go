@@ -33,7 +33,7 @@ func TestFleetBehindHAProxy(t *testing.T) {
 				clients[i].addr = balancer
 				clients[i].want(t, "first visit", "open.test", false)
 			}
-			const rounds = 10
+			const rounds = 7
 			resumed := 0
 			for range rounds {
 				f.a.queueEmpty()

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"crypto/tls"
+	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // trouble is something that happens to the store under a running fleet.
@@ -121,8 +125,8 @@ func (f *fleet) storeIsSilent(known map[string]*visitor) {
 			t.Fatal("a store that does not answer is still asked")
 		}
 	}
-	notAsked := func(p *proxy) float64 { return p.metric("tlsproxy_store_calls_total", `result="unavailable"`) }
-	down := map[*proxy]float64{f.a: notAsked(f.a), f.b: notAsked(f.b)}
+	misses := func(p *proxy) float64 { return p.metric("tlsproxy_session_lookups_total", `result="store_error"`) }
+	down := map[*proxy]float64{f.a: misses(f.a), f.b: misses(f.b)}
 	for range 12 {
 		round(rounds)
 		rounds++
@@ -133,11 +137,11 @@ func (f *fleet) storeIsSilent(known map[string]*visitor) {
 		if n := failed(p) - before[p]; n > 3+8+1 {
 			t.Errorf("%v calls of a store that does not answer waited for it, want at most 12", n)
 		}
-		if n := notAsked(p) - down[p]; n < float64(12*len(clients)/2) {
-			t.Errorf("%v calls were not made while the store was down, want one for each of %d visits at least", n, 12*len(clients)/2)
+		if n, visits := misses(p)-down[p], float64(12*len(clients)/2); n != visits {
+			t.Errorf("tlsproxy_session_lookups_total{result=store_error} grew by %v in %v visits while the store was down", n, visits)
 		}
-		if n := p.metric("tlsproxy_session_lookups_total", `result="store_error"`); n < float64(12*len(clients)/2) {
-			t.Errorf("tlsproxy_session_lookups_total{result=store_error} = %v", n)
+		if n := p.metric("tlsproxy_store_calls_total", `result="unavailable"`); n < 1 {
+			t.Errorf("tlsproxy_store_calls_total{result=unavailable} = %v while the store was down", n)
 		}
 	}
 	for version, v := range known {
@@ -230,4 +234,43 @@ func flip(s string) string {
 	b := []byte(s)
 	b[len(b)/2] ^= 1
 	return string(b)
+}
+
+// TestFleetForgedHandles listens to what Redis is asked: nothing, for handles
+// that no replica made.
+func TestFleetForgedHandles(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t)
+	owners := map[string]*tlsClient{}
+	for name, version := range bothVersions {
+		owners[name] = f.shares(f.a, version)
+	}
+	cli := exec.CommandContext(t.Context(), testtool.Require(t, "redis-cli", "redis-tools"), "-p", fmt.Sprint(f.redis.port), "-a", "first", "monitor")
+	heard := new(logBuffer)
+	cli.Stdout = heard
+	if err := cli.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cli.Wait()
+	defer cli.Process.Kill()
+	eventually(t, "the monitor runs", func() bool { return strings.HasPrefix(heard.String(), "OK") })
+
+	for name, version := range bothVersions {
+		for bit := range 32 * 8 {
+			c := f.client(version)
+			c.session = withTicket(t, owners[name].session, func(b []byte) []byte {
+				b[bit/8] ^= 1 << (bit % 8)
+				return b
+			})
+			if f.visit(c, f.b, "open.test") {
+				t.Errorf("TLS %s: a handle with bit %d turned resumed", name, bit)
+			}
+		}
+	}
+	asked := func() int { return strings.Count(strings.ToLower(heard.String()), `"get" "tlsproxy:s:`) }
+	if n := asked(); n != 0 {
+		t.Errorf("%d forged handles reached the store", n)
+	}
+	f.shares(f.a, tls.VersionTLS13)
+	eventually(t, "the monitor hears a true handle", func() bool { return asked() > 0 })
 }

@@ -182,6 +182,7 @@ func TestGoResumes(t *testing.T) {
 	_, pool := p.devCA()
 	for _, h2 := range []bool{false, true} {
 		client := p.client(pool, h2)
+		client.Transport.(*http.Transport).DisableKeepAlives = true
 		for i := range 4 {
 			resp, err := client.Get("https://localhost/")
 			if err != nil {
@@ -192,7 +193,6 @@ func TestGoResumes(t *testing.T) {
 			if resp.TLS.DidResume != (i > 0) {
 				t.Errorf("h2 %v, connection %d: resumed %v", h2, i, resp.TLS.DidResume)
 			}
-			client.Transport.(*http.Transport).CloseIdleConnections()
 		}
 	}
 }
