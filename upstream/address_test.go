@@ -63,7 +63,6 @@ func TestSchemes(t *testing.T) {
 		{"unix, missing", "unix:" + filepath.Join(dir, "none"), TLS{}, "error: *no such file"},
 		{"unknown CA", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{ServerName: "backend.test"}, "error: *unknown authority"},
 		{"wrong name", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{RootCAs: ca.Pool()}, "error: *127.0.0.1"},
-		{"unverified", "https://" + server(t, named("tls"), withTLS("http/1.1")), TLS{InsecureSkipVerify: true}, "tls HTTP/1.1"},
 		{"plain to TLS", "http://" + server(t, named("tls"), withTLS("http/1.1")), TLS{}, "Client sent an HTTP request to an HTTPS server.\n"},
 		{"TLS to plain", "https://" + server(t, named("plain")), tlsOptions, "error: *first record does not look like a TLS handshake"},
 	}

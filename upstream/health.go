@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -23,7 +24,7 @@ func (h *Health) validate() error {
 		return fmt.Errorf("health path: %w", err)
 	}
 	if h.Interval < 0 || h.Timeout < 0 || h.Rise < 0 || h.Fall < 0 {
-		return fmt.Errorf("health: an interval, timeout or threshold is negative")
+		return errors.New("health: an interval, timeout or threshold is negative")
 	}
 	if h.StatusMin < 0 || h.StatusMax < 0 || cmp.Or(h.StatusMax, 399) < cmp.Or(h.StatusMin, 200) {
 		return fmt.Errorf("health: no status lies between %d and %d", h.StatusMin, h.StatusMax)

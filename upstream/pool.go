@@ -166,9 +166,6 @@ func withTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// Name is the name the pool was given.
-func (p *Pool) Name() string { return p.opts.Name }
-
 // Status describes the pool now, backends in the order of the options.
 func (p *Pool) Status() Status {
 	s := Status{Name: p.opts.Name, Backends: make([]BackendStatus, 0, len(p.backends))}

@@ -57,6 +57,11 @@ func newPool(t *testing.T, opts Options, urls ...string) *Pool {
 	return p
 }
 
+// traced has t filled by the pool that gets req.
+func traced(req *http.Request, t *Trace) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), TraceKey{}, t))
+}
+
 func request(t *testing.T, method string, body io.Reader) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://app.test/path?q", body)
@@ -196,13 +201,13 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 	var trace Trace
 	req := request(t, "GET", nil)
-	send(t, p, req.WithContext(WithTrace(req.Context(), &trace)))
+	send(t, p, traced(req, &trace))
 	if trace.Connect() != 0 {
 		t.Errorf("connect time %v on a kept connection", trace.Connect())
 	}
 	p.CloseIdleConnections()
 	req = request(t, "GET", nil)
-	send(t, p, req.WithContext(WithTrace(req.Context(), &trace)))
+	send(t, p, traced(req, &trace))
 	if trace.Connect() <= 0 {
 		t.Error("no connect time on a new connection")
 	}

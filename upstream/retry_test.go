@@ -32,7 +32,7 @@ func TestRetry(t *testing.T) {
 		var trace Trace
 		req := request(t, "POST", io.NopCloser(strings.NewReader("body")))
 		req.ContentLength = 4
-		if got := send(t, p, req.WithContext(WithTrace(req.Context(), &trace))); got != "body" {
+		if got := send(t, p, traced(req, &trace)); got != "body" {
 			t.Errorf("got %q", got)
 		}
 		if trace.Upstream != "test" || trace.Backend != p.backends[1].url || trace.Tries < 1 || trace.Tries > 2 {
@@ -53,7 +53,7 @@ func TestRetryLimit(t *testing.T) {
 		p := newPool(t, Options{Retries: retries, EjectAfter: -1}, urls...)
 		var trace Trace
 		req := request(t, "GET", nil)
-		_, err := p.RoundTrip(req.WithContext(WithTrace(req.Context(), &trace)))
+		_, err := p.RoundTrip(traced(req, &trace))
 		if err == nil || trace.Tries != want {
 			t.Errorf("retries %d: %d tries, %v; want %d", retries, trace.Tries, err, want)
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,7 +36,7 @@ func (b *backend) newTransport(o Options, d *dialer, a address, headers time.Dur
 	protocols.SetHTTP1(a.http1)
 	protocols.SetHTTP2(a.http2)
 	protocols.SetUnencryptedHTTP2(a.http2 && a.scheme == "http")
-	t := &http.Transport{
+	return &http.Transport{
 		Protocols:              protocols,
 		DialContext:            d.dialPlain,
 		DialTLSContext:         d.tlsDialer(a),
@@ -50,7 +51,6 @@ func (b *backend) newTransport(o Options, d *dialer, a address, headers time.Dur
 			PingTimeout:     10 * time.Second,
 		},
 	}
-	return t
 }
 
 // dialer opens connections to one backend.
@@ -78,21 +78,12 @@ func newChecker(b *backend, o Options) *dialer {
 		timeout: o.DialTimeout,
 		report:  func(error) {},
 		tls: &tls.Config{
-			ServerName:           firstNonEmpty(o.TLS.ServerName, b.addr.serverName),
-			RootCAs:              o.TLS.RootCAs,
-			Certificates:         o.TLS.Certificates,
-			GetClientCertificate: o.TLS.GetClientCertificate,
-			MinVersion:           max(o.TLS.MinVersion, tls.VersionTLS12),
-			InsecureSkipVerify:   o.TLS.InsecureSkipVerify,
+			ServerName:   cmp.Or(o.TLS.ServerName, b.addr.serverName),
+			RootCAs:      o.TLS.RootCAs,
+			Certificates: o.TLS.Certificates,
+			MinVersion:   tls.VersionTLS12,
 		},
 	}
-}
-
-func firstNonEmpty(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func (d *dialer) dialPlain(ctx context.Context, _, _ string) (net.Conn, error) {

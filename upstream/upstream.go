@@ -84,13 +84,6 @@ type TLS struct {
 	RootCAs *x509.CertPool
 	// Certificates are the client certificates offered to the backend.
 	Certificates []tls.Certificate
-	// GetClientCertificate replaces Certificates; see [tls.Config].
-	GetClientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
-	// MinVersion is the lowest version accepted; zero means TLS 1.2.
-	MinVersion uint16
-	// InsecureSkipVerify accepts any certificate. It exists for migrations; a
-	// RootCAs with the backend's own certificate does better.
-	InsecureSkipVerify bool
 }
 
 // Health configures active health checks: GET requests made by [Pool.Run].
@@ -160,8 +153,8 @@ type Options struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Trace receives what a [Pool] did with one request. Put it into the request's
-// context with [WithTrace]. The fields may be read once RoundTrip has returned.
+// Trace receives what a [Pool] did with one request whose context has it under
+// [TraceKey]. The fields may be read once RoundTrip has returned.
 type Trace struct {
 	// Upstream is the name of the pool.
 	Upstream string
@@ -177,12 +170,5 @@ type Trace struct {
 // was reused.
 func (t *Trace) Connect() time.Duration { return time.Duration(t.connect.Load()) }
 
-// TraceKey is the context key under which a *Trace is found. It is exported for
-// contexts that answer for several keys at once; others use [WithTrace].
+// TraceKey is the context key under which a *Trace is found.
 type TraceKey struct{}
-
-// WithTrace returns a context that has t filled by the pool that gets a request
-// with it.
-func WithTrace(ctx context.Context, t *Trace) context.Context {
-	return context.WithValue(ctx, TraceKey{}, t)
-}
