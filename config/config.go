@@ -132,7 +132,8 @@ type HTTP struct {
 
 // Timeouts bound what a client may make the proxy wait for.
 type Timeouts struct {
-	// Handshake is the time a TLS handshake may take, from accept on.
+	// Handshake is the time a TLS handshake may take, from accept on, or from
+	// the end of the PROXY header.
 	Handshake time.Duration `yaml:"handshake" default:"10s" max:"10m"`
 
 	// ProxyHeader is the time in which a PROXY protocol header must arrive.

@@ -30,7 +30,7 @@ const otherGroup = "other"
 func newHandshakes(r prometheus.Registerer) *handshakes {
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "handshake_duration_seconds",
-		Help: "Time from the first byte of a TLS connection to the end of its handshake, of those that succeeded. " +
+		Help: "Time from the start of a TLS connection, before its ClientHello, to the end of its handshake, of those that succeeded. " +
 			"The client's round trips are in it.",
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"version", "resumed"})
