@@ -143,7 +143,7 @@ func usableKey(key any) (crypto.Signer, error) {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < 1024 {
-			return nil, fmt.Errorf("the RSA key of %d bits is too short: at least 2048 are needed", k.N.BitLen())
+			return nil, fmt.Errorf("the RSA key of %d bits is too short: at least 1024 are needed, and 2048 are advised", k.N.BitLen())
 		}
 		return k, nil
 	case *ecdsa.PrivateKey:
