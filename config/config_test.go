@@ -192,11 +192,11 @@ func TestACMEDefaults(t *testing.T) {
 	if want := []string{"tls-alpn-01", "http-01"}; !slices.Equal(a.Challenges, want) {
 		t.Errorf("with http: challenges = %q; want %q", a.Challenges, want)
 	}
-	a = acme("hosts: ['*.example.com'], directory: 'https://ca.example/dir', ca_file: /ca, eab: {key_id: k, key_file: /k}, dns: {rfc2136: {server: 192.0.2.1, key_name: k, key_file: /t}}", "")
+	a = acme("hosts: ['*.example.com'], directory: 'https://ca.example/dir', ca_file: /ca, profile: shortlived, eab: {key_id: k, key_file: /k}, dns: {rfc2136: {server: 192.0.2.1, key_name: k, key_file: /t}}", "")
 	if want := []string{"dns-01"}; !slices.Equal(a.Challenges, want) {
 		t.Errorf("with dns: challenges = %q; want %q", a.Challenges, want)
 	}
-	if want := (Issuer{Directory: "https://ca.example/dir", CAFile: "/ca", EAB: EAB{"k", "/k"}}); a.Issuers[0] != want {
+	if want := (Issuer{Directory: "https://ca.example/dir", CAFile: "/ca", Profile: "shortlived", EAB: EAB{"k", "/k"}}); a.Issuers[0] != want {
 		t.Errorf("issuer = %+v; want %+v", a.Issuers[0], want)
 	}
 }

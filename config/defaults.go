@@ -131,7 +131,7 @@ func defaultSite(s *Site) {
 
 func defaultACME(a *ACME, plainHTTP bool) {
 	if len(a.Issuers) == 0 {
-		a.Issuers = []Issuer{{Directory: a.Directory, CAFile: a.CAFile, EAB: a.EAB}}
+		a.Issuers = []Issuer{{Directory: a.Directory, CAFile: a.CAFile, Profile: a.Profile, EAB: a.EAB}}
 	}
 	for i := range a.Issuers {
 		if a.Issuers[i].Directory == "" {
