@@ -34,6 +34,11 @@ func (l *loading) local(i int, src *Source) provider {
 	if l.store.options.StateDir == "" {
 		errs = append(errs, &fieldError{field: "local", err: errors.New("a state directory is needed to keep the development CA in")})
 	}
+	if len(errs) == 0 && l.check {
+		if err := pki.Check(l.store.localDir()); err != nil {
+			errs = append(errs, &fieldError{field: "local", err: fmt.Errorf("development CA: %w", err)})
+		}
+	}
 	l.fail(i, errs...)
 	if len(errs) > 0 || l.check {
 		return nil

@@ -265,3 +265,44 @@ func TestHealthcheckWithoutAdmin(t *testing.T) {
 		t.Errorf("healthcheck: %v\n%s", err, out)
 	}
 }
+
+// TestCheckSeesState: what is on disk and would keep a start from succeeding is
+// seen by -check, with its place.
+func TestCheckSeesState(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text   string
+		damage func(p *proxy)
+		want   []string
+	}{
+		"damaged CA":                     {echoConfig, func(p *proxy) { p.write("state/local/ca.pem", "damaged") }, []string{"certificates[0].local", "ca.pem"}},
+		"state directory that is a file": {echoConfig, func(p *proxy) { p.write("state", "file") }, []string{"certificates[0].local", "not a directory"}},
+		"no directory for the access log": {
+			echoConfig + "\naccess_log: {output: \"{{dir}}/absent/access.log\"}\n", func(*proxy) {},
+			[]string{"access_log.output", "absent", "no such file"},
+		},
+		"access log that is a directory": {
+			echoConfig + "\naccess_log: {output: \"{{dir}}/logs\"}\n", func(p *proxy) { p.write("logs/x", "") },
+			[]string{"access_log.output", "logs", "is a directory"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProxy(t, tt.text)
+			tt.damage(p)
+			status, output := p.check()
+			p.start()
+			for run, got := range map[string]struct {
+				status int
+				output string
+			}{"-check": {status, output}, "start": {p.wait(), p.stderr.String()}} {
+				if got.status != 1 {
+					t.Errorf("%s: exit status %d, want 1", run, got.status)
+				}
+				for _, want := range tt.want {
+					if !strings.Contains(got.output, want) {
+						t.Errorf("%s does not say %q:\n%s", run, want, got.output)
+					}
+				}
+			}
+		})
+	}
+}

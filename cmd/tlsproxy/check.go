@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
 
 	"github.com/tlsproxy/tlsproxy/config"
 )
@@ -34,5 +38,24 @@ func checkConfig(ctx context.Context, cfg *config.Config) error {
 	if certErr := p.certs.Check(ctx, certSources(cfg)); certErr != nil {
 		err = errors.Join(certErrors(cfg, certErr), err)
 	}
-	return err
+	return errors.Join(err, cfg.At("access_log.output", checkAccessLog(cfg.AccessLog)))
+}
+
+// checkAccessLog reports what would keep a start from opening the file, as far
+// as that can be told without making it: -check may run as another user.
+func checkAccessLog(c config.AccessLog) error {
+	if !filepath.IsAbs(c.Output) {
+		return nil // a word: config knows which
+	}
+	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
+		return &fs.PathError{Op: "access log: open", Path: c.Output, Err: syscall.EISDIR}
+	}
+	dir := filepath.Dir(c.Output)
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return fmt.Errorf("access log: the directory of the file: %w", err)
+	case !info.IsDir():
+		return &fs.PathError{Op: "access log: open", Path: c.Output, Err: syscall.ENOTDIR}
+	}
+	return nil
 }

@@ -43,6 +43,15 @@ func LoadOrCreate(dir string, o CAOptions) (*CA, error) {
 	return ca, publish(ca, PublicFile(dir))
 }
 
+// Check reports what would keep [LoadOrCreate] from using what is in dir, and
+// writes nothing. A directory that is not there yet is fine.
+func Check(dir string) error {
+	if _, err := load(filepath.Join(dir, authorityFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 func load(path string) (*CA, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
