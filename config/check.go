@@ -90,9 +90,9 @@ func splitHostPort(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// CanonicalHost returns a host name, a host pattern or an address as it is
+// canonicalHost returns a host name, a host pattern or an address as it is
 // compared: in lower case, without final dot, in its ASCII form.
-func CanonicalHost(host string) string {
+func canonicalHost(host string) string {
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return ip.Unmap().String()
 	}

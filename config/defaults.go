@@ -98,7 +98,7 @@ func fillField(v reflect.Value, tag reflect.StructTag) {
 func canonicalHosts(c *Config) {
 	canonical := func(hosts []string) {
 		for i, h := range hosts {
-			hosts[i] = CanonicalHost(h)
+			hosts[i] = canonicalHost(h)
 		}
 	}
 	for i := range c.Sites {

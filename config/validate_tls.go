@@ -9,24 +9,17 @@ import (
 
 // cipherSuite is what is known of a suite by its name.
 type cipherSuite struct {
-	id       uint16
 	tls12    bool // may be configured
 	insecure bool
-}
-
-// CipherSuiteID returns the number of a suite that may be configured.
-func CipherSuiteID(name string) (uint16, bool) {
-	s, ok := cipherSuites()[name]
-	return s.id, ok && s.tls12 && !s.insecure
 }
 
 func cipherSuites() map[string]cipherSuite {
 	out := make(map[string]cipherSuite)
 	for _, s := range tls.CipherSuites() {
-		out[s.Name] = cipherSuite{id: s.ID, tls12: slices.Contains(s.SupportedVersions, tls.VersionTLS12)}
+		out[s.Name] = cipherSuite{tls12: slices.Contains(s.SupportedVersions, tls.VersionTLS12)}
 	}
 	for _, s := range tls.InsecureCipherSuites() {
-		out[s.Name] = cipherSuite{id: s.ID, insecure: true}
+		out[s.Name] = cipherSuite{insecure: true}
 	}
 	return out
 }
