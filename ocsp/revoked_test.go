@@ -1,6 +1,7 @@
 package ocsp
 
 import (
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"os"
@@ -127,4 +128,40 @@ func TestStoredNamedPipe(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("Prepare does not return")
 	}
+}
+
+// TestMustStapleInAnotherChain: the same new leaf in another chain, as when a
+// file is completed meanwhile, waits for the first staple too.
+func TestMustStapleInAnotherChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert, err := ca.Issue(pki.Request{Names: []string{"a.test"}, OCSPServers: []string{"http://ocsp.test"}, MustStaple: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, Options{})
+		defer r.stop(t)
+		r.net.set("ocsp.test", silent)
+		returned := make(chan string, 2)
+		prepare := func(name string, cert *tls.Certificate) {
+			if err := r.Prepare(t.Context(), cert); err != nil {
+				t.Error(err)
+			}
+			returned <- name
+		}
+		go prepare("first", cert)
+		advance(time.Second)
+		other := *cert
+		other.Certificate = append(append([][]byte(nil), cert.Certificate...), ca.Certificate.Raw)
+		go prepare("other chain", &other)
+		advance(time.Second)
+		if len(returned) != 0 {
+			t.Fatalf("Prepare of the %s returned without a staple", <-returned)
+		}
+		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		advance(defaultPrepareTimeout)
+		if len(returned) != 2 || r.served(t, cert) == nil {
+			t.Errorf("%d have returned, stapled: %v", len(returned), r.served(t, cert) != nil)
+		}
+	})
 }

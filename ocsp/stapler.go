@@ -131,8 +131,11 @@ func (s *Stapler) Prepare(ctx context.Context, cert *tls.Certificate) error {
 	if e.problem == "" && e.target.local != nil {
 		s.refresh(ctx, e) // in this process: nobody to wait for
 	}
-	if !fresh || !running || !e.mustStaple || e.problem != "" || s.opts.PrepareTimeout < 0 {
+	if !running || !e.mustStaple || e.problem != "" || s.opts.PrepareTimeout < 0 {
 		return nil
+	}
+	if !fresh && e.waiters.Load() == 0 {
+		return nil // in use; else another caller waits with the same leaf, in another chain perhaps
 	}
 	if err := s.awaitStaple(ctx, e); err != nil {
 		s.Release(cert)
