@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,12 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	// The tests that run beside one another wait for other programs more than
+	// they work.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	os.Exit(buildAndRun(m))
 }
 
