@@ -82,7 +82,7 @@ func withoutEMS(t *testing.T, hello []byte) []byte {
 }
 
 // sayHello sends a hello and returns the types of the handshake messages that
-// the server answers with, up to the end of its flight.
+// the server answers with, up to the end of its flight or what is in clear of it.
 func sayHello(t *testing.T, c net.Conn, hello []byte) (types []byte) {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
@@ -98,19 +98,21 @@ func sayHello(t *testing.T, c net.Conn, hello []byte) (types []byte) {
 		if got = append(got, buf[:n]...); err != nil {
 			return types
 		}
-		if types = messageTypes(got); bytes.Contains(got[:min(1, len(got))], []byte{21}) {
-			return types // an alert
+		var end bool
+		if types, end = messageTypes(got); end {
+			return types
 		}
 	}
 	return types
 }
 
 // messageTypes are the types of the whole handshake messages in clear records.
-func messageTypes(records []byte) (types []byte) {
+// It reports the end of those: an alert, or the change to ciphers.
+func messageTypes(records []byte) (types []byte, end bool) {
 	var messages []byte
 	for len(records) >= 5 {
 		n := int(binary.BigEndian.Uint16(records[3:]))
-		if records[0] != 22 || len(records) < 5+n {
+		if end = records[0] != 22; end || len(records) < 5+n {
 			break
 		}
 		messages = append(messages, records[5:5+n]...)
@@ -124,7 +126,7 @@ func messageTypes(records []byte) (types []byte) {
 		types = append(types, messages[0])
 		messages = messages[n:]
 	}
-	return types
+	return types, end
 }
 
 // emsClient makes one TLS 1.2 connection after the other with OpenSSL, always
