@@ -166,7 +166,7 @@ func pickIssuer(leaf *x509.Certificate, candidates []*x509.Certificate, issuerFi
 			return nil, err
 		}
 	}
-	for _, c := range candidates {
+	for _, c := range append(candidates, leaf) { // which may be self-signed
 		if leaf.CheckSignatureFrom(c) == nil {
 			return c, nil
 		}

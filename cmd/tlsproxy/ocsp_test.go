@@ -81,6 +81,7 @@ func TestOCSPFetchShowVerify(t *testing.T) {
 		{"verify -cert chain.pem good.der", exitOK, []string{"good"}},
 		{"verify -cert chain.pem -at 2001-01-01T00:00:00Z good.der", exitFailure, []string{"refused (the response is from the future"}},
 		{"verify -cert chain.pem -at 2044-01-01T00:00:00Z good.der", exitFailure, []string{"refused (the response has expired"}},
+		{"fetch ca.pem", exitFailure, []string{"names no OCSP responder"}}, // self-signed
 		{"show ca.pem", exitFailure, []string{"refused (the answer is not an OCSP response"}},
 		{"verify -cert chain.pem ca.pem", exitFailure, []string{"refused (the answer is not an OCSP response"}},
 	}
