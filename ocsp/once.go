@@ -6,16 +6,14 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
 )
 
 // FetchOptions configures [Fetch]. The zero value works.
 type FetchOptions struct {
-	Responder string                                // asked instead of the responders that the certificate names, if not ""
-	Timeout   time.Duration                         // of one exchange; 0 means 5 s
-	Proxy     func(*http.Request) (*url.URL, error) // nil means http.ProxyFromEnvironment
-	Transport http.RoundTripper                     // nil means one with deadlines, as in [Options]
+	Responder string            // asked instead of the responders that the certificate names, if not ""
+	Timeout   time.Duration     // of one exchange; 0 means 5 s
+	Transport http.RoundTripper // nil means one with deadlines and the environment's proxies, as in [Options]
 }
 
 // Fetch asks for a response about leaf, which issuer issued, once and now, by
@@ -36,7 +34,7 @@ func Fetch(ctx context.Context, leaf, issuer *x509.Certificate, o FetchOptions) 
 	timeout := cmp.Or(o.Timeout, defaultTimeout)
 	transport := o.Transport
 	if transport == nil {
-		own := newTransport(timeout, 1, o.Proxy)
+		own := newTransport(timeout, 1, nil)
 		defer own.CloseIdleConnections()
 		transport = own
 	}

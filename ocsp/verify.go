@@ -28,16 +28,6 @@ const (
 // section 4.2.2.2), and is the one that the responder ID names.
 // A revocation, unless it is a certificateHold, holds after nextUpdate too.
 func Verify(der []byte, leaf, issuer *x509.Certificate, now time.Time) (*Response, error) {
-	r, err := inspect(der, leaf, issuer, now)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// inspect is Verify, but returns a response that only its dates speak against
-// together with the error.
-func inspect(der []byte, leaf, issuer *x509.Certificate, now time.Time) (*Response, error) {
 	basic, err := parse(der)
 	if err != nil {
 		return nil, err
@@ -60,7 +50,10 @@ func inspect(der []byte, leaf, issuer *x509.Certificate, now time.Time) (*Respon
 		r.Status = Unknown
 	}
 	r.End = r.end(leaf, now)
-	return r, r.checkDates(leaf, now)
+	if err := r.checkDates(leaf, now); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // find returns the SingleResponse about leaf. If there are several, a
@@ -184,8 +177,7 @@ func (r *Response) end(leaf *x509.Certificate, now time.Time) time.Time {
 	return earliest(end.Add(-margin), now.Add(maxLife))
 }
 
-// hardEnd is the end without any margin; far in the future when only
-// nextUpdate would bound it and is not given.
+// hardEnd is the end without any margin.
 func (r *Response) hardEnd(leaf *x509.Certificate) time.Time {
 	end := leaf.NotAfter
 	if r.Signer != nil {
