@@ -74,7 +74,7 @@ func (p *program) run(signals *signals) error {
 
 // background is the work of the parts that live for the whole program.
 func (p *program) background() []func(context.Context) error {
-	runs := []func(context.Context) error{p.certs.Run, p.resumer.Run, p.watchMemory}
+	runs := []func(context.Context) error{p.certs.Run, p.resumer.Run, p.watchMemory, p.paceCollector}
 	if p.stapler != nil {
 		runs = append(runs, p.stapler.Run)
 	}
