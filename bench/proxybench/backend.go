@@ -64,8 +64,12 @@ func (b *Bench) writeBulk(path string) error {
 	return f.Close()
 }
 
-// makeCertificate writes a certificate for localhost and its key, ECDSA P-256.
+// makeCertificate writes a certificate for localhost and its key, ECDSA P-256, into
+// a directory of their own: servers may watch it.
 func (b *Bench) makeCertificate() error {
+	if err := os.Mkdir(filepath.Join(b.dir, "tls"), 0o700); err != nil {
+		return err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -89,7 +93,7 @@ func (b *Bench) makeCertificate() error {
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.leaf})
 	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	for name, text := range map[string][]byte{"cert.pem": cert, "key.pem": private, "pair.pem": append(cert, private...)} {
-		if err := os.WriteFile(filepath.Join(b.dir, name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(b.dir, "tls", name), text, 0o600); err != nil {
 			return fmt.Errorf("certificate: %w", err)
 		}
 	}

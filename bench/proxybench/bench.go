@@ -26,7 +26,8 @@ import (
 
 // Options say what to measure. The zero value measures everything.
 type Options struct {
-	Quick   bool     // one short round
+	Quick   bool     // one round, all of them short
+	Rounds  int      // zero: 3, quick 1
 	Servers []string // by name; empty: all
 	Rows    []string // by name; empty: all
 	// Extra are more builds of tlsproxy, to compare a change with what was before.
@@ -52,6 +53,7 @@ type Bench struct {
 	rounds    int
 	warmup    time.Duration
 	duration  time.Duration
+	rest      time.Duration // before memory is measured
 	clients   int
 	idleConns int
 }
@@ -60,10 +62,13 @@ type Bench struct {
 func New(ctx context.Context, o Options) (*Bench, error) {
 	b := &Bench{
 		ctx: ctx, opts: o, rounds: 3, warmup: 300 * time.Millisecond, duration: 2 * time.Second,
-		clients: 4, idleConns: 1000,
+		rest: 4 * time.Second, clients: 4, idleConns: 1000,
 	}
 	if o.Quick {
 		b.rounds, b.warmup, b.duration = 1, 100*time.Millisecond, 500*time.Millisecond
+	}
+	if o.Rounds > 0 {
+		b.rounds = o.Rounds
 	}
 	if err := check(o); err != nil {
 		return nil, err

@@ -115,6 +115,18 @@ func (b *Bench) drive(workers []worker, d time.Duration) (loaded, error) {
 	return all, nil
 }
 
+// sleep waits, or returns why the run is to end.
+func (b *Bench) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-b.ctx.Done():
+		return b.ctx.Err()
+	}
+}
+
 // percentile sorts times and returns the one below which the given part lies.
 func percentile(times []time.Duration, part float64) time.Duration {
 	if len(times) == 0 {
@@ -170,7 +182,7 @@ func (b *Bench) downloaders(addr string) []worker {
 }
 
 // idle opens connections, makes one request on each, and returns how much the
-// server's memory has grown for each.
+// server's memory has grown for each after a rest.
 func (b *Bench) idle(r *running) result {
 	c := &client{bench: b, addr: r.addr, version: tls.VersionTLS13}
 	if err := c.visit(false); err != nil { // whatever is made on first use
@@ -195,6 +207,9 @@ func (b *Bench) idle(r *running) result {
 		if err := greet(conn, bufio.NewReader(conn)); err != nil {
 			return result{err: err}
 		}
+	}
+	if err := b.sleep(b.rest); err != nil {
+		return result{err: err}
 	}
 	after, err := r.memory()
 	if err != nil {

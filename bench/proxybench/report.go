@@ -56,7 +56,7 @@ func (r *Report) add(row row, rounds map[*server][]result) {
 	r.lines = append(r.lines, l)
 }
 
-// median returns the middle value, with the worst p99 of all rounds.
+// median returns the middle value, with the middle p99.
 func median(rounds []result) result {
 	slices.SortFunc(rounds, func(a, b result) int {
 		switch {
@@ -266,8 +266,8 @@ func splice(page, text string) (string, error) {
 const introduction = `The figure is the CPU time, user and system, that a server's whole process tree uses for one operation, on loopback, all
 servers in turn. A handshake row is one connection with one request; requests on kept connections come over 8 connections,
 with HTTP/2 in up to 10 streams on each; bulk is a download of 16 MiB. Idle memory is what the process tree grows by (PSS) for
-each of 1000 connections that have made one request; a remembered session is by tlsproxy's own account, the others give
-sessions to their clients as tickets. ECDSA P-256, X25519, the backend an nginx that answers 13 bytes; no access log but in
+each of 1000 connections that have made one request, after four seconds; a remembered session is by tlsproxy's own account,
+the others give sessions to their clients as tickets. ECDSA P-256, X25519, the backend an nginx that answers 13 bytes; no access log but in
 tlsproxy+log. *plain-go* is ` + "`net/http`" + ` with ` + "`httputil.ReverseProxy`" + `, untuned; *floor* terminates TLS and copies bytes. Every
 certificate, resumption and response was checked.
 

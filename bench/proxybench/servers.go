@@ -48,7 +48,7 @@ func (b *Bench) values(dir string, port int) values {
 	return values{
 		Port: port, Backend: b.backendAddr, Dir: dir,
 		BackendPort: strings.TrimPrefix(b.backendAddr, "127.0.0.1:"), Processors: runtime.NumCPU(), Root: os.Getuid() == 0,
-		Cert: filepath.Join(b.dir, "cert.pem"), Key: filepath.Join(b.dir, "key.pem"), Pair: filepath.Join(b.dir, "pair.pem"),
+		Cert: filepath.Join(b.dir, "tls", "cert.pem"), Key: filepath.Join(b.dir, "tls", "key.pem"), Pair: filepath.Join(b.dir, "tls", "pair.pem"),
 	}
 }
 

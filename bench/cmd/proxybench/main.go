@@ -30,7 +30,8 @@ func run() error {
 		return proxybench.Role(os.Args[1], os.Args[2:])
 	}
 	var o proxybench.Options
-	flag.BoolVar(&o.Quick, "quick", false, "one short round")
+	flag.BoolVar(&o.Quick, "quick", false, "one round, and short ones")
+	flag.IntVar(&o.Rounds, "rounds", 0, "how many `rounds`; 0: three, with -quick one")
 	docs := flag.String("docs", "", "write performance.md in this `directory`")
 	list(&o.Servers, "servers", "measure only these `servers`, separated by commas: "+strings.Join(proxybench.ServerNames(), ", "))
 	list(&o.Rows, "rows", "measure only these `rows`, separated by commas: "+strings.Join(proxybench.RowNames(), ", "))
