@@ -59,6 +59,22 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
+// An internationalised name is revoked in the form that people write as well as
+// in the one that hellos carry.
+func TestRevocationOfAnInternationalName(t *testing.T) {
+	for _, name := range []string{"bücher.test", "BÜCHER.test.", "xn--bcher-kva.test", "XN--bcher-kva.Test"} {
+		eachVersion(t, func(t *testing.T, version uint16) {
+			p := newProxy(t, Options{})
+			c := client(version, "xn--bcher-kva.test")
+			p.full(t, c)
+			if err := p.r.Revoke(t.Context(), Subject{Kind: KindServerName, Value: name}); err != nil {
+				t.Fatal(err)
+			}
+			p.connect(t, c).want(t, false, Revoked)
+		})
+	}
+}
+
 // A revocation by site ends what would resume under that site, also where the
 // session was made under another name of the same policy: a site that was
 // renamed in a reload keeps its sessions, and they end by either name.

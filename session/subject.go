@@ -4,6 +4,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // Kind is what a [Subject] names.
@@ -22,7 +25,7 @@ type Subject struct {
 	Kind Kind `json:"kind"`
 
 	// Value is the site's name or the server name; server names may be in
-	// any case and end in a dot.
+	// any case, internationalised or not, and end in a dot.
 	Value string `json:"value,omitempty"`
 
 	// Issuer is the client certificate's issuer as an RFC 2253 string, as
@@ -53,7 +56,7 @@ func (s Subject) canonical() (Subject, error) {
 			err = fmt.Errorf("session: revoking by %q takes a value and nothing else", s.Kind)
 		}
 		if s.Kind == KindServerName {
-			s.Value = strings.TrimSuffix(strings.ToLower(s.Value), ".")
+			s.Value, err = canonicalName(s.Value)
 		}
 	case KindCertificate:
 		if s.Value != "" || s.Issuer == "" || s.Serial == "" {
@@ -64,6 +67,19 @@ func (s Subject) canonical() (Subject, error) {
 		err = fmt.Errorf("session: unknown kind of revocation %q: want all, site, sni or certificate", s.Kind)
 	}
 	return s, err
+}
+
+// canonicalName returns a server name as [Binding.ServerName] has it.
+func canonicalName(name string) (string, error) {
+	ascii := strings.TrimSuffix(strings.ToLower(name), ".")
+	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return ascii, nil
+	}
+	ascii, err := idna.Lookup.ToASCII(ascii)
+	if err != nil {
+		return "", fmt.Errorf("session: %q is not a server name: %w", name, err)
+	}
+	return ascii, nil
 }
 
 // canonicalSerial returns a hexadecimal number in lower case, without
