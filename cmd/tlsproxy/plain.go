@@ -54,7 +54,7 @@ func (s plainBounds) server(handler http.Handler, log *slog.Logger) *http.Server
 		WriteTimeout:      s.write,
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    s.maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:          httpLog(log),
 	}
 }
 

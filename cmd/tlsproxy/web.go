@@ -43,7 +43,7 @@ func (s webSettings) server(handler http.Handler, log *slog.Logger) *http.Server
 			MaxConcurrentStreams: s.maxStreams, WriteByteTimeout: s.write, MaxReadFrameSize: maxReadFrame,
 		},
 		ConnContext: front.ConnContext,
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:    httpLog(log),
 	}
 }
 
