@@ -256,7 +256,7 @@ func TestFleetForgedHandles(t *testing.T) {
 	eventually(t, "the monitor runs", func() bool { return strings.HasPrefix(heard.String(), "OK") })
 
 	for name, version := range bothVersions {
-		for bit := range 32 * 8 {
+		for bit := 1; bit < 32*8; bit += 5 {
 			c := f.client(version)
 			c.session = withTicket(t, owners[name].session, func(b []byte) []byte {
 				b[bit/8] ^= 1 << (bit % 8)
