@@ -29,7 +29,8 @@ type Subject struct {
 	Value string `json:"value,omitempty"`
 
 	// Issuer is the client certificate's issuer as an RFC 2253 string, as
-	// pkix.Name.String gives it.
+	// pkix.Name.String or OpenSSL gives it. The order of its attributes does
+	// not matter.
 	Issuer string `json:"issuer,omitempty"`
 
 	// Serial is the client certificate's serial number in hexadecimal, as
@@ -56,13 +57,18 @@ func (s Subject) canonical() (Subject, error) {
 			err = fmt.Errorf("session: revoking by %q takes a value and nothing else", s.Kind)
 		}
 		if s.Kind == KindServerName {
-			s.Value, err = canonicalName(s.Value)
+			var nameErr error
+			if s.Value, nameErr = canonicalName(s.Value); err == nil {
+				err = nameErr
+			}
 		}
 	case KindCertificate:
 		if s.Value != "" || s.Issuer == "" || s.Serial == "" {
 			return s, fmt.Errorf("session: revoking by %q takes an issuer and a serial number", s.Kind)
 		}
-		s.Serial, err = canonicalSerial(s.Serial)
+		if _, err = parseIssuer(s.Issuer); err == nil {
+			s.Serial, err = canonicalSerial(s.Serial)
+		}
 	default:
 		err = fmt.Errorf("session: unknown kind of revocation %q: want all, site, sni or certificate", s.Kind)
 	}
@@ -102,7 +108,11 @@ func (s Subject) key() uint64 {
 	case KindSite, KindServerName:
 		return digestOf(string(s.Kind), s.Value).short()
 	case KindCertificate:
-		return certificateKey(s.Issuer, s.Serial)
+		issuer, err := parseIssuer(s.Issuer)
+		if err != nil { // not canonical
+			return 0
+		}
+		return certificateKey(issuer, s.Serial)
 	}
 	return 0
 }
@@ -118,6 +128,5 @@ func peerKey(chain []*x509.Certificate) uint64 {
 	if len(chain) == 0 {
 		return 0
 	}
-	s := CertificateSubject(chain[0])
-	return certificateKey(s.Issuer, s.Serial)
+	return certificateKey(issuerOf(chain[0].Issuer), fmt.Sprintf("%x", chain[0].SerialNumber))
 }
