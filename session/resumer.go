@@ -31,7 +31,7 @@ type Resumer struct {
 	ages         ages
 	shares       *shares
 	limits       atomic.Pointer[limits]
-	maxBytes     int64
+	maxBytes     int64          // 0: none
 	successorsMu [64]sync.Mutex // by ID
 
 	revoked *revocations
@@ -65,24 +65,18 @@ func New(o Options) (*Resumer, error) {
 		return nil, err
 	}
 	r := &Resumer{
-		log: o.Logger, now: time.Now, epoch: time.Now(),
-		shares: newShares(), maxBytes: o.maxBytes(),
+		log: cmp.Or(o.Logger, slog.Default()), now: time.Now, epoch: time.Now(),
+		shares: newShares(), maxBytes: max(0, cmp.Or(o.MaxBytes, DefaultMaxBytes)),
 		journal: journal{dir: o.StateDir},
-		store:   o.Store, storeTimeout: o.StoreTimeout,
+		store:   o.Store, storeTimeout: cmp.Or(o.StoreTimeout, DefaultStoreTimeout),
 		guard: newGuard(), queue: newQueue(cmp.Or(o.StoreQueue, DefaultStoreQueue)), unshared: make(chan struct{}, 1),
 	}
 	r.counters.prepare()
-	if r.log == nil {
-		r.log = slog.Default()
-	}
 	if o.StoreQueue < 0 {
 		return nil, fmt.Errorf("session: store queue %d is negative", o.StoreQueue)
 	}
-	if r.storeTimeout < 0 {
+	if o.StoreTimeout < 0 {
 		return nil, fmt.Errorf("session: store timeout %v is negative", o.StoreTimeout)
-	}
-	if r.storeTimeout == 0 {
-		r.storeTimeout = DefaultStoreTimeout
 	}
 	r.limits.Store(&l)
 	var margin time.Duration
@@ -93,7 +87,7 @@ func New(o Options) (*Resumer, error) {
 	r.revoked = newRevocations(margin)
 	r.cache, err = cache.New(cache.Options[ID, entry]{
 		Capacity: l.capacity,
-		MaxBytes: max(0, r.maxBytes),
+		MaxBytes: r.maxBytes,
 		Weigh:    func(_ ID, e entry) int64 { return e.weight() },
 		OnEvict:  r.evicted,
 	})
@@ -106,21 +100,12 @@ func New(o Options) (*Resumer, error) {
 
 // resolve puts the defaults in and checks the bounds.
 func (l Limits) resolve() (limits, error) {
-	out := limits{l.Capacity, l.Lifetime, l.ClientAuthLifetime, l.ReuseWindow, l.ClientShare}
-	if out.capacity == 0 {
-		out.capacity = DefaultCapacity
-	}
-	if out.lifetime == 0 {
-		out.lifetime = DefaultLifetime
-	}
-	if out.clientAuth == 0 {
-		out.clientAuth = DefaultClientAuthLifetime
-	}
-	if out.reuse == 0 {
-		out.reuse = DefaultReuseWindow
-	}
-	if out.share == 0 {
-		out.share = DefaultClientShare
+	out := limits{
+		capacity:   cmp.Or(l.Capacity, DefaultCapacity),
+		lifetime:   cmp.Or(l.Lifetime, DefaultLifetime),
+		clientAuth: cmp.Or(l.ClientAuthLifetime, DefaultClientAuthLifetime),
+		reuse:      cmp.Or(l.ReuseWindow, DefaultReuseWindow),
+		share:      cmp.Or(l.ClientShare, DefaultClientShare),
 	}
 	out.clientAuth = min(out.clientAuth, out.lifetime)
 	switch {
@@ -136,14 +121,6 @@ func (l Limits) resolve() (limits, error) {
 		return out, fmt.Errorf("session: client share %v is not within 0 and 1", l.ClientShare)
 	}
 	return out, nil
-}
-
-// maxBytes is MaxBytes with the default put in, 0 for none.
-func (o *Options) maxBytes() int64 {
-	if o.MaxBytes == 0 {
-		return DefaultMaxBytes
-	}
-	return max(0, o.MaxBytes)
 }
 
 // SetLimits puts new limits in force; sessions already held keep their place
