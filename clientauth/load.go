@@ -46,7 +46,7 @@ func (v *Verifier) load() *Snapshot {
 	}
 	s.content = [32]byte(l.content.Sum(nil))
 	if err != nil {
-		s.Err = fmt.Errorf("site %q: client_auth: %w", v.site, err)
+		s.Err = each(err, func(err error) error { return fmt.Errorf("site %q: client_auth: %w", v.site, err) })
 		s.crls = nil
 		return s
 	}
@@ -198,5 +198,18 @@ func inFile(field, path string, err error) error {
 	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		err = pathErr.Err // the path is named here already
 	}
-	return fmt.Errorf("%s %q: %w", field, path, err)
+	return each(err, func(err error) error { return fmt.Errorf("%s %q: %w", field, path, err) })
+}
+
+// each wraps every one of joined errors, so that each stands for itself.
+func each(err error, wrap func(error) error) error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Only the join itself is taken apart.
+	if !ok {
+		return wrap(err)
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, each(e, wrap))
+	}
+	return errors.Join(all...)
 }

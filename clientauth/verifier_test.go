@@ -423,3 +423,24 @@ func TestAuthorizeHasADeadline(t *testing.T) {
 		}
 	})
 }
+
+// TestEveryFaultStandsForItself: two missing files and two bad lines are four
+// errors, each of which names its site and its file.
+func TestEveryFaultStandsForItself(t *testing.T) {
+	dir := t.TempDir()
+	allow := write(t, dir, "allow", []byte("nonsense\nip:1.2.3.4/8\n"))
+	_, err := New(Options{Site: "app", Mode: Require, CAFiles: []string{dir + "/no.ca"},
+		AllowFiles: []string{allow}, CRLFiles: []string{dir + "/no.crl"}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 4 {
+		t.Errorf("%d errors, want 4: %v", len(lines), err)
+	}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, `site "app": client_auth: `) || !strings.Contains(line, dir) {
+			t.Errorf("an error does not say where: %q", line)
+		}
+	}
+}

@@ -64,7 +64,9 @@ func (p *program) buildPolicies(g *generation) error {
 	for i, site := range g.cfg.Sites {
 		verifier, err := p.newVerifier(site)
 		if err != nil {
-			errs = append(errs, g.cfg.At(fmt.Sprintf("sites[%d].tls.client_auth", i), err))
+			for _, e := range flatten(err) {
+				errs = append(errs, g.cfg.At(fmt.Sprintf("sites[%d].tls.client_auth", i), e))
+			}
 			continue
 		}
 		policy, err := front.NewPolicy(p.policyOptions(site.Name, site.TLS.TLS, verifier))
