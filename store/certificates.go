@@ -51,7 +51,7 @@ func (c *Certificates) Store(ctx context.Context, name string, value []byte) err
 	if err != nil {
 		return err
 	}
-	return c.s.do(ctx, c.hash(), patient, writing, func(ctx context.Context) error {
+	return c.s.do(ctx, c.hash(), patient|writing, func(ctx context.Context) error {
 		return c.s.client.HSet(ctx, c.hash(), name, sealed).Err()
 	})
 }
@@ -65,7 +65,7 @@ func (c *Certificates) Load(ctx context.Context, name string) ([]byte, error) {
 
 func (c *Certificates) load(ctx context.Context, name string) (value []byte, modified time.Time, err error) {
 	var sealed []byte
-	err = c.s.do(ctx, c.hash(), patient, reading, func(ctx context.Context) (err error) {
+	err = c.s.do(ctx, c.hash(), patient|reading, func(ctx context.Context) (err error) {
 		sealed, err = c.s.client.HGet(ctx, c.hash(), name).Bytes()
 		return err
 	})
@@ -89,7 +89,7 @@ func (c *Certificates) Delete(ctx context.Context, name string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return c.s.do(ctx, c.hash(), patient, writing, func(ctx context.Context) error {
+	return c.s.do(ctx, c.hash(), patient|writing, func(ctx context.Context) error {
 		return c.s.client.HDel(ctx, c.hash(), names...).Err()
 	})
 }
@@ -143,7 +143,7 @@ func (c *Certificates) Stat(ctx context.Context, name string) (certmagic.KeyInfo
 func (c *Certificates) below(ctx context.Context, name string) ([]string, error) {
 	name = strings.Trim(name, "/")
 	var all []string
-	err := c.s.do(ctx, c.hash(), patient, reading, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, c.hash(), patient|reading, func(ctx context.Context) (err error) {
 		all, err = c.s.client.HKeys(ctx, c.hash()).Result()
 		return err
 	})
@@ -208,7 +208,7 @@ func (c *Certificates) reseal(ctx context.Context) (n int, err error) {
 }
 
 func (c *Certificates) resealOne(ctx context.Context, ring *Keyring, name string) (done bool, err error) {
-	err = c.s.do(ctx, c.hash(), patient, writing, func(ctx context.Context) error {
+	err = c.s.do(ctx, c.hash(), patient|writing, func(ctx context.Context) error {
 		old, err := c.s.client.HGet(ctx, c.hash(), name).Bytes()
 		if err != nil || len(old) < sealExtra || old[1] == ring.active.hint {
 			return err
@@ -221,8 +221,7 @@ func (c *Certificates) resealOne(ctx context.Context, ring *Keyring, name string
 		if err != nil {
 			return err
 		}
-		changed, err := replaceField.Run(ctx, c.s.client, []string{c.hash()}, name, old, sealed).Int()
-		_ = changed // 0 when the field was there before: HSET counts new fields only
+		err = replaceField.Run(ctx, c.s.client, []string{c.hash()}, name, old, sealed).Err()
 		done = err == nil
 		return err
 	})

@@ -65,7 +65,7 @@ func (c *Certificates) TryLock(ctx context.Context, name string) (bool, error) {
 	rand.Read(b[:])
 	token := hex.EncodeToString(b[:])
 	held := false
-	err := c.s.do(ctx, c.lockKey(name), patient, writing, func(ctx context.Context) error {
+	err := c.s.do(ctx, c.lockKey(name), patient|writing, func(ctx context.Context) error {
 		err := c.s.client.Do(ctx, "set", c.lockKey(name), token, "px", c.lockLife.Milliseconds(), "nx").Err()
 		held = err == nil
 		if errors.Is(err, redis.Nil) {
@@ -110,7 +110,7 @@ func (c *Certificates) RenewLockLease(ctx context.Context, name string, d time.D
 
 func (c *Certificates) extend(ctx context.Context, name, token string, d time.Duration) error {
 	var n int
-	err := c.s.do(ctx, c.lockKey(name), patient, writing, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, c.lockKey(name), patient|writing, func(ctx context.Context) (err error) {
 		n, err = renewLock.Run(ctx, c.s.client, []string{c.lockKey(name)}, token, d.Milliseconds()).Int()
 		return err
 	})
@@ -133,7 +133,7 @@ func (c *Certificates) Unlock(ctx context.Context, name string) error {
 	l.cancel()
 	<-l.done
 	var n int
-	err := c.s.do(ctx, c.lockKey(name), patient, writing, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, c.lockKey(name), patient|writing, func(ctx context.Context) (err error) {
 		n, err = releaseLock.Run(ctx, c.s.client, []string{c.lockKey(name)}, l.token).Int()
 		return err
 	})

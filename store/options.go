@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -85,21 +86,11 @@ type Options struct {
 
 // resolve puts the defaults in and reports everything that is wrong.
 func (o Options) resolve() (Options, error) {
-	if o.Mode == "" {
-		o.Mode = Single
-	}
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.PoolSize == 0 {
-		o.PoolSize = DefaultPoolSize
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Mode = cmp.Or(o.Mode, Single)
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.PoolSize = cmp.Or(o.PoolSize, DefaultPoolSize)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o, errors.Join(o.checkMode(), o.checkAddresses(), o.checkRest())
 }
 

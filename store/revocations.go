@@ -34,7 +34,7 @@ func (c *Sessions) Publish(ctx context.Context, record []byte, life time.Duratio
 		return err
 	}
 	now := time.Now()
-	err = c.s.do(ctx, c.recordSet(), patient, writing, func(ctx context.Context) error {
+	err = c.s.do(ctx, c.recordSet(), patient|writing, func(ctx context.Context) error {
 		_, err := c.s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.ZRemRangeByScore(ctx, c.recordSet(), "-inf", strconv.FormatInt(now.UnixMilli(), 10))
 			p.ZAdd(ctx, c.recordSet(), redis.Z{Score: float64(now.Add(life).UnixMilli()), Member: sealed})

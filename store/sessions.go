@@ -55,7 +55,7 @@ func (c *Sessions) Get(ctx context.Context, id [16]byte) ([]byte, error) {
 		return nil, nil
 	}
 	var sealed []byte
-	err := c.s.do(ctx, key, urgent, reading, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, key, urgent|reading, func(ctx context.Context) (err error) {
 		sealed, err = c.s.client.Get(ctx, key).Bytes()
 		return err
 	})
@@ -82,7 +82,7 @@ func (c *Sessions) Take(ctx context.Context, id [16]byte) (bool, error) {
 		return false, nil
 	}
 	var sealed []byte
-	err := c.s.do(ctx, key, urgent, writing, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, key, urgent|writing, func(ctx context.Context) (err error) {
 		sealed, err = c.s.client.GetDel(ctx, key).Bytes()
 		return err
 	})
@@ -169,7 +169,7 @@ func (e refusal) Refused() bool { return true }
 // send makes one server's part of the changes in one round trip.
 func (c *Sessions) send(ctx context.Context, srv *server, batch []command) error {
 	var cmds []redis.Cmder
-	return c.s.do(ctx, batch[0].key, patient, reading, func(ctx context.Context) error {
+	return c.s.do(ctx, batch[0].key, patient|reading, func(ctx context.Context) error {
 		_, err := c.s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, cmd := range batch {
 				cmds = append(cmds, cmd.send(ctx, p))

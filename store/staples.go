@@ -26,7 +26,7 @@ func (c *Staples) Get(ctx context.Context, key [32]byte) ([]byte, error) {
 	ring := c.s.keys.ring.Load()
 	name := c.key(ring, "o:", key)
 	var sealed []byte
-	err := c.s.do(ctx, name, patient, reading, func(ctx context.Context) (err error) {
+	err := c.s.do(ctx, name, patient|reading, func(ctx context.Context) (err error) {
 		sealed, err = c.s.client.Get(ctx, name).Bytes()
 		return err
 	})
@@ -54,7 +54,7 @@ func (c *Staples) Put(ctx context.Context, key [32]byte, value []byte, until tim
 		return err
 	}
 	life := time.Until(until)
-	return c.s.do(ctx, name, patient, writing, func(ctx context.Context) error {
+	return c.s.do(ctx, name, patient|writing, func(ctx context.Context) error {
 		if life < time.Millisecond {
 			return c.s.client.Unlink(ctx, name).Err()
 		}
@@ -67,7 +67,7 @@ func (c *Staples) Put(ctx context.Context, key [32]byte, value []byte, until tim
 func (c *Staples) Claim(ctx context.Context, key [32]byte, d time.Duration) (bool, error) {
 	name := c.key(c.s.keys.ring.Load(), "oc:", key)
 	var first bool
-	err := c.s.do(ctx, name, patient, writing, func(ctx context.Context) error {
+	err := c.s.do(ctx, name, patient|writing, func(ctx context.Context) error {
 		err := c.s.client.Do(ctx, "set", name, "1", "px", max(d, time.Millisecond).Milliseconds(), "nx").Err()
 		first = err == nil
 		if errors.Is(err, redis.Nil) {

@@ -65,29 +65,23 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ping asks the servers whether they answer, for checks at start.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return nil
-}
+// longCall is for a patient caller without a deadline.
+const longCall = 5 * time.Second
 
-// urgency tells calls that a handshake waits for from those behind it.
-type urgency bool
+// access is how a call uses its server: one word of each pair.
+type access uint8
 
 const (
-	urgent   urgency = true
-	patient  urgency = false
-	reading          = false
-	writing          = true
-	longCall         = 5 * time.Second // for a patient caller without a deadline
+	patient access = 0      // it is made behind the handshakes
+	urgent  access = 1 << 0 // a handshake waits for it
+	reading access = 0
+	writing access = 1 << 1 // it shows whether the server takes writes
 )
 
 // do makes a call about key, unless the server that has it does not answer.
-func (s *Store) do(ctx context.Context, key string, u urgency, writes bool, call func(context.Context) error) error {
+func (s *Store) do(ctx context.Context, key string, how access, call func(context.Context) error) error {
 	limit := longCall
-	if u == urgent {
+	if how&urgent != 0 {
 		limit = s.o.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -102,8 +96,8 @@ func (s *Store) do(ctx context.Context, key string, u urgency, writes bool, call
 		return ErrUnavailable
 	}
 	err = call(ctx)
-	srv.report(key, err, bool(u))
-	if writes {
+	srv.report(key, err, how&urgent != 0)
+	if how&writing != 0 {
 		srv.wrote(err)
 	}
 	s.note(err)
