@@ -99,6 +99,59 @@ func TestSilentHandshakeDuringShutdown(t *testing.T) {
 	}
 }
 
+// startWith is start with a standard output of the caller's.
+func (p *proxy) startWith(stdout *os.File) {
+	p.t.Helper()
+	cmd, exited := exec.Command(binary, "-config", filepath.Join(p.dir, "config.yaml")), make(chan struct{})
+	p.stderr = new(logBuffer)
+	cmd.Stdout, cmd.Stderr = stdout, p.stderr
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		cmd.Wait()
+		close(exited)
+	}()
+	p.t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-exited
+	})
+	p.cmd, p.exited = cmd, exited
+}
+
+// TestReaderOfOutputStuck: a reader of the access log that takes nothing holds
+// up neither requests nor, for ever, the end.
+func TestReaderOfOutputStuck(t *testing.T) {
+	p := newProxy(t, echoConfig)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p.startWith(w)
+	w.Close()
+	p.waitReady()
+	_, pool := p.devCA()
+	client := p.client(pool, true)
+	for range 20 { // records of 8 KiB each: more than a pipe holds
+		req, err := http.NewRequest(http.MethodGet, "https://localhost/"+strings.Repeat("x", 8<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	p.signal(syscall.SIGTERM)
+	eventually(t, "the drain begins", func() bool { code, _ := p.adminGet("/readyz"); return code == http.StatusServiceUnavailable })
+	p.signal(syscall.SIGTERM)
+	if status := p.wait(); status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+}
+
 // TestReaderOfOutputGone: who reads the access log may go away; the proxy
 // serves on.
 func TestReaderOfOutputGone(t *testing.T) {
@@ -107,21 +160,7 @@ func TestReaderOfOutputGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, exited := exec.Command(binary, "-config", filepath.Join(p.dir, "config.yaml")), make(chan struct{})
-	p.stderr = new(logBuffer)
-	cmd.Stdout, cmd.Stderr = w, p.stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		cmd.Wait()
-		close(exited)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-exited
-	})
-	p.cmd, p.exited = cmd, exited
+	p.startWith(w)
 	w.Close()
 	r.Close()
 	p.waitReady()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -85,7 +86,8 @@ func NewAccessLog(opts AccessLogOptions) (*AccessLog, error) {
 }
 
 func openLog(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	// A named pipe that nobody reads is an error, not a wait without end.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
 		return nil, fmt.Errorf("access log: %w", err)
 	}

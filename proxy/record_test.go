@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -339,6 +340,13 @@ func TestAccessLogErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none", "access.log")
 	if l, err := NewAccessLog(AccessLogOptions{Path: missing}); err == nil || l != nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("missing directory: %v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewAccessLog(AccessLogOptions{Path: pipe}); err == nil || !strings.Contains(err.Error(), pipe) {
+		t.Errorf("a named pipe that nobody reads: %v", err)
 	}
 	if _, err := NewAccessLog(AccessLogOptions{Buffer: -1}); err == nil {
 		t.Error("a negative buffer is accepted")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tlsproxy/tlsproxy/config"
 	"github.com/tlsproxy/tlsproxy/proxy"
@@ -119,14 +120,29 @@ func (a *accessLog) report(err error) {
 	}
 }
 
-// shutdown writes what is left and closes.
-func (a *accessLog) shutdown() {
+// accessLogGrace bounds how long whoever reads the log may hold up the end.
+const accessLogGrace = 5 * time.Second
+
+// shutdown writes what is left and closes. A reader of the log that takes
+// nothing is not waited for when the grace is over or now ends.
+func (a *accessLog) shutdown(now context.Context) {
 	a.mu.Lock()
 	if a.stop != nil {
 		a.stop()
 	}
 	a.mu.Unlock()
-	a.running.Wait()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		a.running.Wait()
+	}()
+	grace, cancel := context.WithTimeout(now, accessLogGrace)
+	defer cancel()
+	select {
+	case <-written:
+	case <-grace.Done():
+		a.log.Error("access log not written to its end: nobody reads it")
+	}
 }
 
 // stats counts records since the start.

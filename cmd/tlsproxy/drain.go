@@ -74,7 +74,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (p *program) finish(now context.Context) {
 	p.plain.shutdown(now)
 	p.generation.Load().retire()
-	p.access.shutdown()
+	p.access.shutdown(now)
 	p.admin.shutdown(now)
 }
 
