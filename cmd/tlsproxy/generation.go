@@ -62,7 +62,7 @@ func (p *program) buildParts(cfg *config.Config) (*generation, error) {
 func (p *program) buildPolicies(g *generation) error {
 	var errs []error
 	for i, site := range g.cfg.Sites {
-		verifier, err := p.newVerifier(site)
+		verifier, err := p.newVerifier(g.cfg, site)
 		if err != nil {
 			for _, e := range flatten(err) {
 				errs = append(errs, g.cfg.At(fmt.Sprintf("sites[%d].tls.client_auth", i), e))
@@ -78,7 +78,7 @@ func (p *program) buildPolicies(g *generation) error {
 }
 
 // newVerifier reads a site's rules for client certificates; nil without any.
-func (p *program) newVerifier(site config.Site) (*clientauth.Verifier, error) {
+func (p *program) newVerifier(cfg *config.Config, site config.Site) (*clientauth.Verifier, error) {
 	if site.TLS.ClientAuth.Mode == config.ClientAuthNone {
 		return nil, nil
 	}
@@ -87,6 +87,7 @@ func (p *program) newVerifier(site config.Site) (*clientauth.Verifier, error) {
 		return nil, err
 	}
 	options.Logger, options.Checker = p.log, p.checker
+	options.OCSPTimeout = cfg.OCSP.Client.Timeout + time.Second // the checker's own end comes first, and is remembered
 	return clientauth.New(options)
 }
 
