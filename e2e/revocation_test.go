@@ -518,3 +518,40 @@ func TestClientCRLs(t *testing.T) {
 	list("delta.crl", 4, 1)
 	eventually(t, "the site is open again", func() bool { return enters(goodClient, "soft.test") })
 }
+
+// TestMustStapleIsNeverBare: however often a must-staple certificate is swapped,
+// and the configuration reloaded meanwhile, no handshake gets it without its own
+// staple.
+func TestMustStapleIsNeverBare(t *testing.T) {
+	t.Parallel()
+	ca := newCA(t)
+	responder := startGated(t, ca, pki.ResponderOptions{})
+	p := newProxy(t, filesConfig)
+	request := pki.Request{Names: []string{"localhost"}, OCSPServers: []string{responder.url}, MustStaple: true}
+	p.issue(ca, "tls", request)
+	p.start()
+	p.waitReady()
+	eventually(t, "the first staple is there", func() bool { return p.look(ca, "localhost").staple != nil })
+	var last *tls.Certificate
+	leaves := make(map[string]bool)
+	for i := range 60 {
+		last = p.issue(ca, "tls", request)
+		if i%3 == 0 {
+			p.reload() // which may come between the two files
+		}
+		for range 5 {
+			got := p.look(ca, "localhost")
+			if got.staple == nil {
+				t.Fatalf("swap %d: a handshake without staple", i)
+			}
+			leaves[string(got.leaf.Raw)] = true
+		}
+	}
+	eventually(t, "the last certificate is served", func() bool {
+		got := p.look(ca, "localhost")
+		return got.leaf.Equal(last.Leaf) && got.staple != nil
+	})
+	if len(leaves) < 3 {
+		t.Errorf("only %d certificates were seen: this test shows nothing", len(leaves))
+	}
+}
