@@ -33,7 +33,7 @@ func (s *shard[K, V]) relocate(from, to uint32) {
 	var zero entry[K, V]
 	*e = zero
 	if s.c.weigh != nil {
-		*s.weights.at(to) = *s.weights.at(from)
+		*s.weights.at(to), *s.weights.at(from) = *s.weights.at(from), 0
 	}
 	s.slots.move(from, to)
 }

@@ -5,11 +5,6 @@ import (
 	"sync"
 )
 
-// reclaimPerPut is how many expired entries a put reclaims at most when it needs no
-// room. Each put adds one entry, so with one the cache grows no further while it holds
-// any that have expired, and a put costs hardly more than one that evicts.
-const reclaimPerPut = 1
-
 // unbounded is the bound of a shard that has none. A share of zero is a bound: such
 // a shard holds nothing.
 const unbounded = -1
@@ -117,87 +112,74 @@ func (s *shard[K, V]) stampAt(now int64) uint32 {
 
 // store puts an entry of the given weight, which must fit the shard's bounds.
 func (s *shard[K, V]) store(hash uint32, k *K, v *V, weight, expires, now int64) {
-	for range reclaimPerPut {
-		if now < s.slots.tree.root || !s.reclaim(now) {
-			break
-		}
-	}
 	s.counts.puts++
 	if i := s.find(hash, k); i != 0 {
-		s.replace(i, v, weight, now)
-		s.slots.expire(i, expires)
-		s.fit(0, 0, now)
-	} else if s.held == s.capacity && s.weightless() && (now < s.slots.tree.root || !s.reclaim(now)) {
-		s.recycle(hash, k, v, expires, now)
-		return
+		s.replace(i, now)
+		s.fill(i, k, v, weight, expires, now)
 	} else {
-		s.fit(1, weight, now)
-		s.insert(hash, k, v, weight, expires, now)
+		if i = s.victim(now); i == 0 {
+			i = s.slot()
+		}
+		s.fill(i, k, v, weight, expires, now)
+		s.slots.at(i).hash = hash
+		s.index.insert(hash, i)
 	}
 	if s.maxBytes != unbounded {
+		s.fit(now)
 		s.compactForBytes()
 	}
 }
 
-// weightless reports whether all entries take the same bytes, so that one may take
-// another's place.
-func (s *shard[K, V]) weightless() bool { return s.c.weigh == nil }
-
-// recycle puts an entry into the slot of the least recently used one: what insert
-// does after evicting that, in fewer steps. A full cache does so at every put.
-func (s *shard[K, V]) recycle(hash uint32, k *K, v *V, expires, now int64) {
-	i := s.slots.last(used)
-	p, e := s.slots.at(i), s.entries.at(i)
-	s.counts.evictedAt = s.stampAt(now)
-	s.counts.evictedIdle = s.stamp - p.stamp
-	s.report(e, ReasonCapacity)
-	s.index.remove(p.hash, i)
-	e.key, e.value = *k, *v
-	p.hash, p.stamp = hash, s.stamp
-	s.slots.touch(i)
-	s.slots.expire(i, expires)
-	s.index.insert(hash, i)
-}
-
-// replace puts another value into an entry's slot.
-func (s *shard[K, V]) replace(i uint32, v *V, weight, now int64) {
-	e := s.entries.at(i)
+// replace reports an entry that gives its slot to another with its key.
+func (s *shard[K, V]) replace(i uint32, now int64) {
 	reason := ReasonReplaced
 	if s.slots.at(i).expires <= now {
 		reason = ReasonExpired
 	}
-	s.report(e, reason)
-	e.value = *v
+	s.report(s.entries.at(i), reason)
+}
+
+// victim reports an entry that gives its slot to another with another key: one that
+// has expired, whether there is room or not, or the least recently used in a full
+// shard. 0: none goes. Since each new entry takes the place of an expired one while
+// there are any, a shard does not grow over what has expired, and a put costs hardly
+// more than one that evicts.
+func (s *shard[K, V]) victim(now int64) uint32 {
+	reason := ReasonExpired
+	i := s.expired(now)
+	if i == 0 {
+		if s.held != s.capacity {
+			return 0
+		}
+		reason, i = ReasonCapacity, s.slots.last(used)
+		s.noteIdle(i, now)
+	}
+	s.report(s.entries.at(i), reason)
+	s.index.remove(s.slots.at(i).hash, i)
+	return i
+}
+
+// fill writes an entry over what its slot held.
+func (s *shard[K, V]) fill(i uint32, k *K, v *V, weight, expires, now int64) {
+	e := s.entries.at(i)
+	e.key, e.value = *k, *v
 	if s.c.weigh != nil {
 		w := s.weights.at(i)
 		s.bytes += weight - *w
 		*w = weight
 	}
 	s.use(i, now)
-}
-
-// insert puts an entry into a free slot.
-func (s *shard[K, V]) insert(hash uint32, k *K, v *V, weight, expires, now int64) {
-	i := s.slot()
-	e := s.entries.at(i)
-	e.key, e.value = *k, *v
-	if s.c.weigh != nil {
-		*s.weights.at(i) = weight
-	}
-	n := s.slots.at(i)
-	n.hash = hash
-	n.stamp = s.stampAt(now)
-	s.slots.push(used, i)
 	s.slots.expire(i, expires)
-	s.index.insert(hash, i)
-	s.held++
-	s.bytes += weight
 }
 
-// slot returns a free slot.
+// slot turns a free slot into one of an entry, yet to be filled.
 func (s *shard[K, V]) slot() uint32 {
+	s.held++
+	if s.c.weigh == nil {
+		s.bytes += s.c.overhead
+	}
 	if i := s.slots.first(unused); i != unused {
-		s.slots.drop(i)
+		s.slots.touch(i)
 		return i
 	}
 	i := s.top
@@ -210,6 +192,7 @@ func (s *shard[K, V]) slot() uint32 {
 			s.weights.grow(s.top, 0)
 		}
 	}
+	s.slots.push(used, i)
 	return i
 }
 
@@ -223,7 +206,9 @@ func (s *shard[K, V]) remove(i uint32, reason Reason) {
 	s.slots.expire(i, free)
 	s.held--
 	if s.c.weigh != nil {
-		s.bytes -= *s.weights.at(i)
+		w := s.weights.at(i)
+		s.bytes -= *w
+		*w = 0
 	} else {
 		s.bytes -= s.c.overhead
 	}
@@ -239,42 +224,51 @@ func (s *shard[K, V]) report(e *entry[K, V], reason Reason) {
 	}
 }
 
-// reclaim removes one expired entry and reports whether there was one.
-func (s *shard[K, V]) reclaim(now int64) bool {
-	i, visited, ok := s.slots.expired(now)
+// expired returns the slot of an entry that has expired, or 0.
+func (s *shard[K, V]) expired(now int64) uint32 {
+	if now < s.slots.tree.root {
+		return 0
+	}
+	i, visited := s.slots.expired(now)
 	s.counts.scans++
 	s.counts.visited += uint64(visited)
-	if ok {
+	return i
+}
+
+// reclaim removes one expired entry and reports whether there was one.
+func (s *shard[K, V]) reclaim(now int64) bool {
+	i := s.expired(now)
+	if i != 0 {
 		s.remove(i, ReasonExpired)
 	}
-	return ok
+	return i != 0
 }
 
-// evict removes the least recently used entry.
-func (s *shard[K, V]) evict(reason Reason) {
-	s.remove(s.slots.last(used), reason)
-}
-
-// fit makes room for more entries of some bytes: by what has expired while there is
-// any, then by the least recently used.
-func (s *shard[K, V]) fit(more int, bytes, now int64) {
-	for s.held > 0 {
+// fit brings a shard within its bounds: by what has expired while there is any, then
+// by the least recently used. An entry just put is the last to go, and it fits.
+func (s *shard[K, V]) fit(now int64) {
+	for {
 		var reason Reason
 		switch {
-		case s.capacity != unbounded && s.held+more > s.capacity:
+		case s.capacity != unbounded && s.held > s.capacity:
 			reason = ReasonCapacity
-		case s.maxBytes != unbounded && s.bytes+bytes > s.maxBytes:
+		case s.maxBytes != unbounded && s.bytes > s.maxBytes:
 			reason = ReasonBytes
 		default:
 			return
 		}
-		if now >= s.slots.tree.root && s.reclaim(now) {
-			continue
+		if !s.reclaim(now) {
+			i := s.slots.last(used)
+			s.noteIdle(i, now)
+			s.remove(i, reason)
 		}
-		s.counts.evictedAt = s.stampAt(now)
-		s.counts.evictedIdle = s.stamp - s.slots.at(s.slots.last(used)).stamp
-		s.evict(reason)
 	}
+}
+
+// noteIdle notes how long an entry that is evicted for room was idle.
+func (s *shard[K, V]) noteIdle(i uint32, now int64) {
+	s.counts.evictedAt = s.stampAt(now)
+	s.counts.evictedIdle = s.stamp - s.slots.at(i).stamp
 }
 
 // fits reports whether the shard may hold an entry of that weight at all.

@@ -126,35 +126,32 @@ func (s *slots) flush() {
 	s.tree.flush()
 }
 
-// expired returns a slot that has expired by now, and how many slots it looked at.
-// It tries the group where the last removal was first.
-func (s *slots) expired(now int64) (i uint32, visited int, ok bool) {
-	if now < s.tree.root {
-		return 0, 0, false
-	}
+// expired returns a slot that has expired by now, or 0, and how many slots it looked
+// at. It tries the group where the last removal was first.
+func (s *slots) expired(now int64) (i uint32, visited int) {
 	if g := s.tree.pending[0]; g != noNode {
-		if i, ok := s.expiredIn(g, now); ok {
-			return i, fanOut, true
+		if i := s.expiredIn(g, now); i != 0 {
+			return i, fanOut
 		}
 		visited = fanOut
 	}
 	s.flush()
 	if now < s.tree.root {
-		return 0, visited, false
+		return 0, visited
 	}
-	i, ok = s.expiredIn(s.tree.group(now), now)
-	return i, visited + fanOut, ok
+	return s.expiredIn(s.tree.group(now), now), visited + fanOut
 }
 
-// expiredIn returns a slot of a group that has expired by now.
-func (s *slots) expiredIn(g uint32, now int64) (uint32, bool) {
+// expiredIn returns a slot of a group that has expired by now, or 0, which never
+// does.
+func (s *slots) expiredIn(g uint32, now int64) uint32 {
 	group := s.group(g)
 	for i := range group {
 		if group[i].expires <= now {
-			return g<<fanBits + uint32(i), true
+			return g<<fanBits + uint32(i)
 		}
 	}
-	return 0, false
+	return 0
 }
 
 // countExpired returns how many slots have expired by now, looking only into groups

@@ -155,7 +155,7 @@ func (c *Cache[K, V]) shedFrom(s *shard[K, V], n int) (dropped int) {
 			if dropped == n || s.held == 0 {
 				return false
 			}
-			s.evict(ReasonShed)
+			s.remove(s.slots.last(used), ReasonShed)
 			dropped++
 		}
 		return true
@@ -168,7 +168,7 @@ func (c *Cache[K, V]) reclaimAll(s *shard[K, V]) {
 	now := c.time()
 	c.eachBatch(s, func() bool {
 		for range batch {
-			if now < s.slots.tree.root || !s.reclaim(now) {
+			if !s.reclaim(now) {
 				return false
 			}
 		}
@@ -203,7 +203,7 @@ func (c *Cache[K, V]) setShare(s *shard[K, V], capacity int) {
 		if capacity != unbounded {
 			s.capacity = max(capacity, s.held-batch)
 		}
-		s.fit(0, 0, now)
+		s.fit(now)
 		return s.capacity != capacity
 	})
 }
