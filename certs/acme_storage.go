@@ -62,7 +62,7 @@ func (a *acmeSource) loadFrom(ctx context.Context, is *acmeIssuer, name string) 
 	}
 	if !a.config.DisableARI {
 		// Without it, or with that of another certificate, there is none yet.
-		if data, err := a.loadMeta(ctx, st.issuerKey, name); err == nil && data.RenewalInfo != nil {
+		if _, data, err := a.loadMeta(ctx, st.issuerKey, name); err == nil && data.RenewalInfo != nil {
 			if id, err := acme.ARIUniqueIdentifier(st.cert.tls.Leaf); err == nil && id == data.RenewalInfo.UniqueIdentifier {
 				st.ari = *data.RenewalInfo
 			}
@@ -83,21 +83,20 @@ func parsePair(chain, key []byte) (*certificate, error) {
 	return newCertificate(signer, certs)
 }
 
-// loadMeta reads what the ACME library keeps about a certificate.
-func (a *acmeSource) loadMeta(ctx context.Context, issuerKey, name string) (acme.Certificate, error) {
-	var data acme.Certificate
+// loadMeta reads what the ACME library keeps about a certificate; data is its
+// IssuerData.
+func (a *acmeSource) loadMeta(ctx context.Context, issuerKey, name string) (res certmagic.CertificateResource, data acme.Certificate, err error) {
 	raw, err := a.storage.Load(ctx, certmagic.StorageKeys.SiteMeta(issuerKey, name))
 	if err != nil {
-		return data, err
+		return res, data, err
 	}
-	var res certmagic.CertificateResource
 	if err := json.Unmarshal(raw, &res); err != nil {
-		return data, err
+		return res, data, err
 	}
 	if len(res.IssuerData) > 0 {
 		err = json.Unmarshal(res.IssuerData, &data)
 	}
-	return data, err
+	return res, data, err
 }
 
 // saveARI keeps renewal information where the ACME library looks for it when
@@ -112,27 +111,17 @@ func (a *acmeSource) saveARI(ctx context.Context, name string, st *stored) error
 	if err != nil || !bytes.Equal(certs[0].Raw, st.cert.tls.Leaf.Raw) {
 		return err
 	}
-	metaKey := certmagic.StorageKeys.SiteMeta(st.issuerKey, name)
-	raw, err := a.storage.Load(ctx, metaKey)
+	res, data, err := a.loadMeta(ctx, st.issuerKey, name)
 	if err != nil {
 		return err
-	}
-	var res certmagic.CertificateResource
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return err
-	}
-	var data acme.Certificate
-	if len(res.IssuerData) > 0 {
-		if err := json.Unmarshal(res.IssuerData, &data); err != nil {
-			return err
-		}
 	}
 	data.RenewalInfo = &st.ari
 	if res.IssuerData, err = json.Marshal(data); err != nil {
 		return err
 	}
-	if raw, err = json.MarshalIndent(res, "", "\t"); err != nil {
+	raw, err := json.MarshalIndent(res, "", "\t")
+	if err != nil {
 		return err
 	}
-	return a.storage.Store(ctx, metaKey, raw)
+	return a.storage.Store(ctx, certmagic.StorageKeys.SiteMeta(st.issuerKey, name), raw)
 }
