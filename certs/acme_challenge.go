@@ -60,11 +60,8 @@ func (s *Store) challenged(name string, c Challenge) []*magic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*magic
-	if s.set == nil {
-		return nil
-	}
-	for _, p := range s.set.providers {
-		if a, ok := p.(*acmeSource); ok && a.mayBeChallenged(name, c) {
+	for _, a := range providersOf[*acmeSource](s.set) {
+		if a.mayBeChallenged(name, c) {
 			if m := a.magic.Load(); m != nil {
 				out = append(out, m)
 			}

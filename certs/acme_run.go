@@ -2,6 +2,7 @@ package certs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -89,15 +90,7 @@ func (s *Store) runACME(ctx context.Context) error {
 func (s *Store) acmeSources() []*acmeSource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var sources []*acmeSource
-	if s.set != nil {
-		for _, p := range s.set.providers {
-			if a, ok := p.(*acmeSource); ok {
-				sources = append(sources, a)
-			}
-		}
-	}
-	return sources
+	return providersOf[*acmeSource](s.set)
 }
 
 // acmeLibrary is what the ACME library needs once.
@@ -126,7 +119,7 @@ func newACMELibrary(log *slog.Logger) (*acmeLibrary, error) {
 
 // noConfig is never called: nothing is put into the library's cache.
 func noConfig(certmagic.Certificate) (*certmagic.Config, error) {
-	return nil, fmt.Errorf("certificates are not cached by the library")
+	return nil, errors.New("certificates are not cached by the library")
 }
 
 func (l *acmeLibrary) close() {

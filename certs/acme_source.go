@@ -103,11 +103,9 @@ func (l *loading) acme(ctx context.Context, i int, src *Source) provider {
 	if len(errs) > 0 || l.check {
 		return nil
 	}
-	if l.old != nil {
-		for _, p := range l.old.providers {
-			if have, ok := p.(*acmeSource); ok && have.identity == a.identity {
-				return have
-			}
+	for _, have := range providersOf[*acmeSource](l.old) {
+		if have.identity == a.identity {
+			return have
 		}
 	}
 	for _, name := range a.config.Hosts {
@@ -155,16 +153,9 @@ func (l *loading) firstCertificates(ctx context.Context, a *acmeSource) {
 // inherited returns the certificate that an installed ACME source has for a
 // name, held once more; nil if there is none.
 func (l *loading) inherited(name string) *certificate {
-	if l.old == nil {
-		return nil
-	}
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	for _, p := range l.old.providers {
-		a, ok := p.(*acmeSource)
-		if !ok {
-			continue
-		}
+	for _, a := range providersOf[*acmeSource](l.old) {
 		if h := a.host(name); h != nil && h.slot.cert != nil {
 			held, _ := l.store.registry.acquire(h.slot.cert)
 			return held

@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -335,7 +336,7 @@ func (w *acmeWorker) damaged() bool {
 
 // replaceRevoked obtains a certificate with a new key, once for all replicas.
 func (w *acmeWorker) replaceRevoked(revoked *certificate) error {
-	lock := "revoked_" + hexString(revoked.id[:])
+	lock := "revoked_" + hex.EncodeToString(revoked.id[:])
 	return try(w.ctx, func(ctx context.Context) error {
 		if err := w.source.storage.Lock(ctx, lock); err != nil {
 			return err

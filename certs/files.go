@@ -198,15 +198,7 @@ func (s *Store) unprepared() []*certificate {
 func (s *Store) fileSources() []*fileSource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var sources []*fileSource
-	if s.set != nil {
-		for _, p := range s.set.providers {
-			if f, ok := p.(*fileSource); ok {
-				sources = append(sources, f)
-			}
-		}
-	}
-	return sources
+	return providersOf[*fileSource](s.set)
 }
 
 // follow watches the directories that matter now, by their real paths: the

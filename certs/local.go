@@ -43,11 +43,9 @@ func (l *loading) local(i int, src *Source) provider {
 	if len(errs) > 0 || l.check {
 		return nil
 	}
-	if l.old != nil {
-		for _, p := range l.old.providers {
-			if have, ok := p.(*localSource); ok && slices.Equal(have.hosts, hosts) && have.def == src.Default {
-				return have
-			}
+	for _, have := range providersOf[*localSource](l.old) {
+		if slices.Equal(have.hosts, hosts) && have.def == src.Default {
+			return have
 		}
 	}
 	c, err := l.store.issueLocal(hosts)
@@ -116,16 +114,12 @@ func renewLocalAt(c *certificate) time.Time {
 func (s *Store) renewLocal(ctx context.Context, now time.Time) (next time.Time) {
 	s.mu.Lock()
 	var due []*localSource
-	if s.set != nil {
-		for _, p := range s.set.providers {
-			l, ok := p.(*localSource)
-			switch {
-			case !ok:
-			case !now.Before(l.slot.nextAt):
-				due = append(due, l)
-			case next.IsZero() || l.slot.nextAt.Before(next):
-				next = l.slot.nextAt
-			}
+	for _, l := range providersOf[*localSource](s.set) {
+		switch {
+		case !now.Before(l.slot.nextAt):
+			due = append(due, l)
+		case next.IsZero() || l.slot.nextAt.Before(next):
+			next = l.slot.nextAt
 		}
 	}
 	s.mu.Unlock()

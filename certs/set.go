@@ -3,6 +3,7 @@ package certs
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"slices"
 	"time"
 )
@@ -53,6 +54,20 @@ func (set *Set) slots() []*slot {
 		slots = append(slots, p.list()...)
 	}
 	return slots
+}
+
+// providersOf returns the providers of one kind in a set, which may be nil.
+func providersOf[P provider](set *Set) []P {
+	if set == nil {
+		return nil
+	}
+	var all []P
+	for _, p := range set.providers {
+		if one, ok := p.(P); ok {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // certificates returns all certificates of a set in order.
@@ -148,8 +163,8 @@ func (s *Store) publish() {
 	}
 	ix := newIndex(certs, def, now)
 	ix.reject = s.set.RejectUnknownSNI
-	for _, p := range s.set.providers {
-		if a, ok := p.(*acmeSource); ok && a.config.OnDemand != nil {
+	for _, a := range providersOf[*acmeSource](s.set) {
+		if a.config.OnDemand != nil {
 			ix.demand = append(ix.demand, a)
 		}
 	}
@@ -237,7 +252,7 @@ func (c *certificate) describe(st *Status, now time.Time) {
 	st.KeyType = keyTypeName(leaf.PublicKey)
 	st.Issuer = cmp.Or(leaf.Issuer.CommonName, leaf.Issuer.String())
 	st.Serial = leaf.SerialNumber.Text(16)
-	st.Fingerprint = hexString(c.id[:])
+	st.Fingerprint = hex.EncodeToString(c.id[:])
 	st.MustStaple = mustStaple(leaf)
 	st.Responder = len(leaf.OCSPServer) > 0
 	st.Warnings = slices.Clone(c.warnings)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -226,5 +225,3 @@ func (s *Store) Stats() Stats {
 
 // localDir is where the development CA lies.
 func (s *Store) localDir() string { return filepath.Join(s.options.StateDir, "local") }
-
-func hexString(b []byte) string { return hex.EncodeToString(b) }
