@@ -266,16 +266,16 @@ func splice(page, text string) (string, error) {
 const introduction = `The figure is the CPU time, user and system, that a server's whole process tree uses for one operation, on loopback, all
 servers in turn. A handshake row is one connection with one request; requests on kept connections come over 8 connections,
 with HTTP/2 in up to 10 streams on each; bulk is a download of 16 MiB. Idle memory is what the process tree grows by (PSS) for
-each of 1000 connections that have made one request, after four seconds; a remembered session is by tlsproxy's own account,
+each of %d connections that have made one request, after %s of rest; a remembered session is by tlsproxy's own account,
 the others give sessions to their clients as tickets. ECDSA P-256, X25519, the backend an nginx that answers 13 bytes; no access log but in
 tlsproxy+log. *plain-go* is ` + "`net/http`" + ` with ` + "`httputil.ReverseProxy`" + `, untuned; *floor* terminates TLS and copies bytes. Every
-certificate, resumption and response was checked.
+certificate, resumption and response is checked, of the requests on kept connections status and length.
 
 ` + "```console\n$ make bench-proxy                                      # this table: ten minutes\n$ cd bench && go run ./cmd/proxybench -quick            # a look: two minutes\n```"
 
 func (r *Report) markdown() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "## Proxies\n\n%s\n\n%s\n\n", introduction, strings.Join(r.machine, " "))
+	fmt.Fprintf(&b, "## Proxies\n\n%s\n\n%s\n\n", fmt.Sprintf(introduction, r.bench.idleConns, r.bench.rest), strings.Join(r.machine, " "))
 	writeTable(&b, r.table(func(s string) string { return "**" + s + "**" }))
 	b.WriteString("\nTime of an operation as clients saw it, 99th percentile, in ms. It depends on the load of the machine more than on the\nserver, and on the generator, which shares the processors.\n\n")
 	writeTable(&b, r.latencies())
