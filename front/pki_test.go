@@ -2,87 +2,74 @@ package front
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/pki"
 )
 
+// serials are the numbers of CRLs.
 var serials atomic.Int64
 
 // identity is a certificate of the tests with its key.
 type identity struct {
+	ca   *pki.CA // nil: it issues none
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+func newKey(t testing.TB) crypto.Signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return key
 }
 
-// issue makes a certificate of a template, signed by parent or by itself.
-func issue(t testing.TB, parent *identity, template *x509.Certificate, key crypto.Signer) *identity {
-	t.Helper()
-	template.SerialNumber = big.NewInt(1000 + serials.Add(1))
-	if template.NotBefore.IsZero() {
-		// Long, so that the clock of a synctest bubble (the year 2000) is inside.
-		template.NotBefore = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(365 * 24 * time.Hour)
-	}
-	signer, issuer := key, template
-	if parent != nil {
-		signer, issuer = parent.key, parent.cert
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &identity{cert: cert, key: key}
+// validity is so long that the clock of a synctest bubble (the year 2000) is
+// inside.
+func validity() (from, to time.Time) {
+	return time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Now().Add(365 * 24 * time.Hour)
 }
 
 func newCA(t testing.TB, name string) *identity {
 	t.Helper()
-	return issue(t, nil, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-	}, newKey(t))
+	from, to := validity()
+	ca, err := pki.NewRoot(pki.CAOptions{Name: name, NotBefore: from, NotAfter: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &identity{ca: ca, cert: ca.Certificate, key: ca.Key}
+}
+
+func issue(t testing.TB, ca *identity, r pki.Request) *identity {
+	t.Helper()
+	r.NotBefore, r.NotAfter = validity()
+	cert, err := ca.ca.Issue(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &identity{cert: cert.Leaf, key: cert.PrivateKey.(crypto.Signer)}
 }
 
 func newServer(t testing.TB, ca *identity, key crypto.Signer, names ...string) *identity {
 	t.Helper()
-	return issue(t, ca, &x509.Certificate{
-		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, key)
+	return issue(t, ca, pki.Request{Names: names, Key: key})
 }
 
 func newClient(t testing.TB, ca *identity, name string) *identity {
 	t.Helper()
-	return issue(t, ca, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name, OrganizationalUnit: []string{"clients"}}, DNSNames: []string{name},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, newKey(t))
+	return issue(t, ca, pki.Request{Names: []string{name}, Client: true, Template: func(c *x509.Certificate) {
+		c.Subject.OrganizationalUnit = []string{"clients"}
+	}})
 }
 
 func (i *identity) tls() *tls.Certificate {
