@@ -97,15 +97,17 @@ func (c *Certificates) renew(ctx context.Context, name string, l *lease) {
 	}
 }
 
-// RenewLockLease makes a lock that this process holds live for d from now.
-func (c *Certificates) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
+// RenewLockLease renews a lock that this process holds. It lives no longer for
+// it than any other: it is renewed all the time anyway, and a longer life would
+// only be the longer wait after a crash of its holder.
+func (c *Certificates) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	c.mu.Lock()
 	l := c.locks[name]
 	c.mu.Unlock()
 	if l == nil {
 		return errLockLost
 	}
-	return c.extend(ctx, name, l.token, max(d, c.lockLife))
+	return c.extend(ctx, name, l.token, c.lockLife)
 }
 
 func (c *Certificates) extend(ctx context.Context, name, token string, d time.Duration) error {
