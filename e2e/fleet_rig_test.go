@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
+	"github.com/tlsproxy/tlsproxy/store"
 )
 
 // redisServer is a real redis-server on loopback that a test may mistreat. The
@@ -202,10 +204,26 @@ type fleet struct {
 	activeKey any // as /api/status names it
 }
 
+// keyLines are those that were drawn so far.
+var keyLines struct {
+	sync.Mutex
+	lines []string
+}
+
+// newKeyLine returns a line for a key file. Two keys in 256 have the same short
+// name, which a file refuses, so such a one is drawn again.
 func newKeyLine() string {
-	key := make([]byte, 32)
-	rand.Read(key)
-	return hex.EncodeToString(key)
+	keyLines.Lock()
+	defer keyLines.Unlock()
+	for {
+		key := make([]byte, 32)
+		rand.Read(key)
+		all := append(slices.Clone(keyLines.lines), hex.EncodeToString(key))
+		if _, err := store.ParseKeyring([]byte(strings.Join(all, "\n"))); err == nil {
+			keyLines.lines = all
+			return all[len(all)-1]
+		}
+	}
 }
 
 // startFleet starts Redis and two replicas with the same configuration, in

@@ -234,7 +234,8 @@ func TestLockHolder(t *testing.T) {
 func TestReseal(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
-	old, fresh := newKey(), newKey()
+	pair := newKeys(2)
+	old, fresh := pair[0], pair[1]
 	keys := writeKeys(t, "", old)
 	s := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys})
 	c := s.Certificates()

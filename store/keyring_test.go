@@ -135,7 +135,7 @@ func TestSealing(t *testing.T) {
 
 func FuzzParseKeyring(f *testing.F) {
 	f.Add([]byte(newKey()))
-	f.Add([]byte("# x\n" + newKey() + "\n" + newKey()))
+	f.Add([]byte("# x\n" + strings.Join(newKeys(2), "\n")))
 	f.Add([]byte("\x00\xff\n="))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		k, err := ParseKeyring(b)

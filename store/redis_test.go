@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -181,10 +182,20 @@ func writeKeys(t testing.TB, path string, keys ...string) string {
 }
 
 // newKey returns a line for a key file.
-func newKey() string {
-	b := make([]byte, keySize)
-	rand.Read(b)
-	return hex.EncodeToString(b)
+func newKey() string { return newKeys(1)[0] }
+
+// newKeys returns n lines for one key file. Two keys in 256 have the same short
+// name, which a file refuses, so those are drawn again.
+func newKeys(n int) (lines []string) {
+	for len(lines) < n {
+		b := make([]byte, keySize)
+		rand.Read(b)
+		more := append(slices.Clone(lines), hex.EncodeToString(b))
+		if _, err := ParseKeyring([]byte(strings.Join(more, "\n"))); err == nil {
+			lines = more
+		}
+	}
+	return lines
 }
 
 // open returns a running Store; it ends with the test.

@@ -217,7 +217,8 @@ func TestOperatorMovesNothing(t *testing.T) {
 // that are not yet as far.
 func TestKeyRotation(t *testing.T) {
 	r := startRedis(t)
-	k1, k2 := newKey(), newKey()
+	pair := newKeys(2)
+	k1, k2 := pair[0], pair[1]
 	file1, file2 := writeKeys(t, "", k1), writeKeys(t, "", k1)
 	s1 := open(t, Options{Addresses: []string{r.addr}, KeyFile: file1})
 	s2 := open(t, Options{Addresses: []string{r.addr}, KeyFile: file2})
@@ -281,7 +282,7 @@ func TestKeyFileIsWatched(t *testing.T) {
 	if f.changed() {
 		t.Error("changed without a change")
 	}
-	writeKeys(t, f.path, newKey(), newKey())
+	writeKeys(t, f.path, newKeys(2)...)
 	if !f.changed() {
 		t.Error("a longer file was not noticed")
 	}
