@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/session"
@@ -95,7 +96,7 @@ type Front struct {
 	sockets  *sockets
 	outer    *tls.Config // of every connection, until its hello is read
 
-	limits   atomicLimits
+	limits   atomic.Pointer[Limits] // with their defaults
 	clients  *clientTable
 	rate     *rateLimiter
 	gate     gate // all open connections
@@ -142,7 +143,8 @@ func New(o Options) (*Front, error) {
 		SessionTicketsDisabled: true,
 		MinVersion:             tls.VersionTLS12,
 	}
-	f.limits.Store(Limits{}.withDefaults())
+	limits := Limits{}.withDefaults()
+	f.limits.Store(&limits)
 	return f, nil
 }
 
@@ -216,8 +218,8 @@ func (c *Change) bind(o ListenerOptions) error {
 func (c *Change) Install() {
 	f := c.front
 	defer f.prepare.Unlock()
-	f.limits.Store(c.config.Limits.withDefaults())
-	limits := f.limits.Load()
+	limits := c.config.Limits.withDefaults()
+	f.limits.Store(&limits)
 	f.gate.setMax(limits.MaxConnections)
 	f.shakes.setMax(limits.MaxHandshakes)
 	f.rate.set(limits.HandshakeRate, limits.HandshakeBurst)

@@ -28,7 +28,7 @@ func TestConnectionsReachHTTP(t *testing.T) {
 		r := newRig(t, rigOptions{})
 		cache := &anyName{}
 		state, body := r.mustVisit(r.client("APP.example", version, cache))
-		wantWords(t, body, "site=default", "sni=app.example", "resumed=false", "proto=HTTP/1.1", "addr="+clientAddr, "remote="+clientAddr, "covers=true")
+		wantWords(t, body, "site=default", "sni=app.example", "resumed=false", "proto=HTTP/1.1", "addr="+clientAddr, "remote="+clientAddr)
 		if state.DidResume {
 			t.Error("the first visit resumed")
 		}

@@ -86,7 +86,7 @@ func (f *Front) finish(c *conn) (tlsConn *tls.Conn, err error) {
 
 // identify finds out who the client is and whether it may try.
 func (f *Front) identify(c *conn, limits *Limits) error {
-	c.info.Listener, c.info.port = c.port.address, c.port
+	c.info.Listener = c.port.address
 	c.info.Client, _ = addrPort(c.Conn.RemoteAddr())
 	c.info.Local, _ = addrPort(c.Conn.LocalAddr())
 	if err := c.proxyHeader(c.port.current.Load(), limits.ProxyHeaderTimeout); err != nil {
@@ -159,9 +159,9 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		h.acme = true
 		return state.table.acme, nil
 	}
-	policy, _ := state.table.Lookup(name)
+	policy := state.table.Lookup(name)
 	if !ok {
-		policy = state.table.nonsense()
+		policy = state.table.fallback // a name that no host can have
 	}
 	if policy == nil {
 		h.err = fail(ReasonUnknownSNI, fmt.Errorf("server name %q: no site has it, and unknown names are rejected", hello.ServerName))

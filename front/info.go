@@ -46,27 +46,6 @@ type Info struct {
 	// policy checked again. Empty when the client sent no certificate or nobody
 	// verified it. Only these may be vouched for to a backend.
 	VerifiedChains [][]*x509.Certificate
-
-	port *port
-}
-
-// Verified reports whether the client's certificate was verified.
-func (i *Info) Verified() bool { return len(i.VerifiedChains) > 0 }
-
-// Covers reports whether a request for host may be served on the connection: it
-// must be of the policy that the connection was made under, by the listener's
-// present table. A host that no site has is covered, since nothing protects it.
-// The host is a name without a port, in any case.
-func (i *Info) Covers(host string) bool {
-	name, ok := CanonicalName(host)
-	if !ok || i.port == nil {
-		return false
-	}
-	policy, match := i.port.current.Load().table.Lookup(name)
-	if match == MatchNone || match == MatchDefault && policy.site == "" {
-		return true
-	}
-	return policy.id == i.PolicyID
 }
 
 // ConnOf returns the facts of a connection that came from [Front.Listener], nil

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 )
 
 // check refuses limits that could not be meant.
@@ -53,12 +52,6 @@ func (l Limits) withDefaults() Limits {
 	}
 	return l
 }
-
-// atomicLimits holds limits that have their defaults.
-type atomicLimits struct{ p atomic.Pointer[Limits] }
-
-func (a *atomicLimits) Load() *Limits  { return a.p.Load() }
-func (a *atomicLimits) Store(l Limits) { a.p.Store(&l) }
 
 // gate lets a number of holders in and makes the others wait. The zero value
 // has no limit.

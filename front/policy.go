@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -67,8 +68,8 @@ type Policy struct {
 
 // NewPolicy checks the options and makes a policy of them.
 func NewPolicy(o PolicyOptions) (*Policy, error) {
-	o.MinVersion = orVersion(o.MinVersion, tls.VersionTLS12)
-	o.MaxVersion = orVersion(o.MaxVersion, tls.VersionTLS13)
+	o.MinVersion = cmp.Or(o.MinVersion, tls.VersionTLS12)
+	o.MaxVersion = cmp.Or(o.MaxVersion, tls.VersionTLS13)
 	if len(o.CipherSuites) == 0 {
 		o.CipherSuites = defaultCipherSuites()
 	}
@@ -99,9 +100,6 @@ func NewPolicy(o PolicyOptions) (*Policy, error) {
 	p.identify()
 	return p, nil
 }
-
-// Site is the name of the policy's site.
-func (p *Policy) Site() string { return p.site }
 
 // ID identifies the policy by its content, client authentication by its site: a
 // request for a host of another ID than its connection's must not be served on
@@ -212,11 +210,4 @@ func defaultCipherSuites() []uint16 {
 		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 	}
-}
-
-func orVersion(v, otherwise uint16) uint16 {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }

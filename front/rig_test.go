@@ -207,11 +207,11 @@ func (r *rig) checkPlaces() {
 func describeConn(w http.ResponseWriter, req *http.Request) {
 	i := FromContext(req.Context())
 	client := ""
-	if i.Verified() {
+	if len(i.VerifiedChains) > 0 {
 		client = i.VerifiedChains[0][0].Subject.CommonName
 	}
-	fmt.Fprintf(w, "site=%s sni=%s resumed=%v alpn=%s proto=%s client=%s addr=%s proxy=%s remote=%s session=%s covers=%v",
-		i.Site, i.ServerName, i.Resumed, i.ALPN, req.Proto, client, i.Client, i.Proxy, req.RemoteAddr, i.Session, i.Covers(req.Host))
+	fmt.Fprintf(w, "site=%s sni=%s resumed=%v alpn=%s proto=%s client=%s addr=%s proxy=%s remote=%s session=%s",
+		i.Site, i.ServerName, i.Resumed, i.ALPN, req.Proto, client, i.Client, i.Proxy, req.RemoteAddr, i.Session)
 }
 
 func (r *rig) policy(o PolicyOptions) *Policy {

@@ -34,17 +34,6 @@ type TableOptions struct {
 	ACMECertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-// Match is how a name was found in a [Table].
-type Match uint8
-
-// The matches.
-const (
-	MatchNone     Match = iota // not at all: the name is refused
-	MatchDefault               // no site has the name
-	MatchWildcard              // a site has it by a wildcard
-	MatchExact                 // a site has exactly this name
-)
-
 // Table picks the policy of a connection. It is immutable; make one with
 // [NewTable].
 type Table struct {
@@ -103,29 +92,22 @@ func (t *Table) add(host string, p *Policy) error {
 	return nil
 }
 
-// Lookup finds the policy of a canonical name (see [CanonicalName]), nil with
-// [MatchNone].
-func (t *Table) Lookup(name string) (*Policy, Match) {
+// Lookup finds the policy of a canonical name (see [CanonicalName]); nil: the
+// name is refused.
+func (t *Table) Lookup(name string) *Policy {
 	if p, ok := t.exact[name]; ok {
-		return p, MatchExact
+		return p
 	}
 	if label, domain, ok := strings.Cut(name, "."); ok && label != "" {
 		if p, ok := t.wildcard[domain]; ok {
-			return p, MatchWildcard
+			return p
 		}
 	}
-	switch {
-	case name == "" && t.nameless != nil:
-		return t.nameless, MatchDefault
-	case t.fallback != nil:
-		return t.fallback, MatchDefault
+	if name == "" {
+		return t.nameless
 	}
-	return nil, MatchNone
+	return t.fallback
 }
-
-// nonsense is the policy of connections whose server name no host can have, nil
-// where unknown names are refused.
-func (t *Table) nonsense() *Policy { return t.fallback }
 
 // sites are the names of the sites with their policies' IDs.
 func (t *Table) sites() map[string]string {
