@@ -53,14 +53,3 @@ func (a *aside) drop(ref uint64) {
 	clear(s.states[ref])
 	delete(s.states, ref)
 }
-
-// len returns how many states are held.
-func (a *aside) len() (n int) {
-	for i := range a.shards {
-		s := &a.shards[i]
-		s.mu.Lock()
-		n += len(s.states)
-		s.mu.Unlock()
-	}
-	return n
-}

@@ -418,3 +418,14 @@ func handshakeWith(t testing.TB, server, client *tls.Config) {
 }
 
 func textLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// len returns how many states are held.
+func (a *aside) len() (n int) {
+	for i := range a.shards {
+		s := &a.shards[i]
+		s.mu.Lock()
+		n += len(s.states)
+		s.mu.Unlock()
+	}
+	return n
+}
