@@ -75,6 +75,7 @@ func (a *Attempt) commitFull(cs tls.ConnectionState) {
 	if cs.Version <= tls.VersionTLS12 && a.b.ExtendedMasterSecret {
 		e.flags |= withEMS
 	}
+	a.r.made(e.auth)
 	if a.r.revoked.covers(&e, a.site) {
 		a.r.notStored(revokedNow)
 		return

@@ -35,6 +35,7 @@ type Resumer struct {
 	successorsMu [64]sync.Mutex // by ID
 
 	revoked *revocations
+	latest  atomic.Int64 // when the last session was authenticated here
 	journal journal
 	saving  sync.Mutex // orders writes of the journal
 	damaged error      // why the journal could not be read

@@ -24,7 +24,7 @@ func (r *Resumer) Revoke(ctx context.Context, s Subject) error {
 	if err != nil {
 		return err
 	}
-	rec := Record{Subject: s, At: r.now().Round(0).UTC()}
+	rec := Record{Subject: s, At: r.revocationTime()}
 	r.revoked.apply(r.now(), rec)
 	var errs []error
 	if r.store != nil {
@@ -37,6 +37,32 @@ func (r *Resumer) Revoke(ctx context.Context, s Subject) error {
 		errs = append(errs, fmt.Errorf("%w: %w", ErrNotKept, err))
 	}
 	return errors.Join(errs...)
+}
+
+// revocationTime is now, or a little later if the clock was set back since a
+// session was made here. If it was set back by more than clocks may differ, what
+// is held here is dropped, for it could not be told from what is made afterwards.
+func (r *Resumer) revocationTime() time.Time {
+	now := r.now().Round(0).UTC()
+	latest := time.Unix(0, r.latest.Load()).UTC()
+	switch {
+	case latest.After(now.Add(maxSkew)):
+		r.latest.Store(0)
+		r.cache.Clear()
+	case latest.After(now):
+		return latest
+	}
+	return now
+}
+
+// made notes when a session was authenticated.
+func (r *Resumer) made(auth int64) {
+	for {
+		latest := r.latest.Load()
+		if auth <= latest || r.latest.CompareAndSwap(latest, auth) {
+			return
+		}
+	}
 }
 
 // publish gives a record to the store and marks it as shared.

@@ -75,6 +75,31 @@ func TestRevocationOfAnInternationalName(t *testing.T) {
 	}
 }
 
+// A clock that was set back does not take sessions out of a revocation's reach:
+// those of before the step are revoked too, also when the clock has come to the
+// time of their authentication again.
+func TestRevocationAfterTheClockWasSetBack(t *testing.T) {
+	for _, step := range []time.Duration{2 * time.Second, 10 * time.Minute} {
+		eachVersion(t, func(t *testing.T, version uint16) {
+			p := newProxy(t, Options{})
+			c := client(version, "a.test")
+			p.full(t, c)
+			keep(c)
+			p.r.now = func() time.Time { return time.Now().Add(-step) }
+			time.Sleep(time.Second)
+			if err := p.r.Revoke(t.Context(), Subject{Kind: KindServerName, Value: "a.test"}); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if o := p.connect(t, c); o.server.DidResume {
+					t.Fatalf("resumed: %q", o.result)
+				}
+				time.Sleep(step)
+			}
+		})
+	}
+}
+
 // A revocation by site ends what would resume under that site, also where the
 // session was made under another name of the same policy: a site that was
 // renamed in a reload keeps its sessions, and they end by either name.
