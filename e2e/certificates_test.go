@@ -531,7 +531,7 @@ func TestWithoutInotify(t *testing.T) {
 	if err := os.Chmod(script, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p.startAs(unshare, "--user", "--map-root-user", script)
+	p.run(exec.Command(unshare, "--user", "--map-root-user", script))
 	p.waitReady()
 	eventually(t, "files are polled, which the log says", func() bool {
 		return p.metric("tlsproxy_certificate_files_polled") == 1 && p.count("files cannot be watched") == 1
@@ -561,30 +561,6 @@ func TestWithoutInotify(t *testing.T) {
 	if took := time.Since(changed); took > 5*time.Second {
 		t.Errorf("the client is refused after %v", took)
 	}
-}
-
-// startAs is start by way of another program, which ends by becoming tlsproxy.
-func (p *proxy) startAs(name string, args ...string) {
-	p.t.Helper()
-	p.stdout, p.stderr, p.exited = new(logBuffer), new(logBuffer), make(chan struct{})
-	p.cmd = exec.Command(name, append(args, "-config", filepath.Join(p.dir, "config.yaml"))...)
-	p.cmd.Dir = p.dir
-	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	cmd, exited := p.cmd, p.exited
-	go func() {
-		cmd.Wait()
-		close(exited)
-	}()
-	p.t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-exited
-		if p.t.Failed() {
-			p.t.Logf("log of tlsproxy:\n%s", lastLines(p.stderr.String(), 60))
-		}
-	})
 }
 
 // TestOddCertificates: certificates that are strange but usable are served,

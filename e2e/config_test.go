@@ -58,24 +58,7 @@ func TestBrokenConfigurations(t *testing.T) {
 			text := strings.NewReplacer("{{tls}}", p.addr, "{{dir}}", p.dir).Replace(tt.text)
 			p.write("config.yaml", text)
 
-			status, output := p.check()
-			p.start()
-			for run, got := range map[string]struct {
-				status int
-				output string
-			}{"-check": {status, output}, "start": {p.wait(), p.stderr.String()}} {
-				if got.status != 1 {
-					t.Errorf("%s: exit status %d, want 1", run, got.status)
-				}
-				for _, want := range tt.want {
-					if !strings.Contains(got.output, want) {
-						t.Errorf("%s does not say %q:\n%s", run, want, got.output)
-					}
-				}
-				if strings.Contains(got.output, "panic") || strings.Contains(got.output, "goroutine ") {
-					t.Errorf("%s panicked:\n%s", run, got.output)
-				}
-			}
+			p.refused(tt.want...)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -304,18 +303,6 @@ func (p *proxy) queueEmpty() {
 	eventually(p.t, "the write-behind queue is empty", func() bool {
 		return p.metric("tlsproxy_session_store_queue_length") == 0
 	})
-}
-
-// post sends JSON to the admin listener.
-func (p *proxy) post(path, body string) (int, string) {
-	p.t.Helper()
-	resp, err := http.Post("http://"+p.admin+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(answer)
 }
 
 // restart ends the proxy by SIGTERM and starts it again.

@@ -177,15 +177,23 @@ func startProxy(t *testing.T, text string) *proxy {
 // test failed.
 func (p *proxy) start(env ...string) {
 	p.t.Helper()
+	cmd := exec.Command(binary)
+	cmd.Env = append(os.Environ(), env...)
+	p.run(cmd)
+}
+
+// run is start for a command that is, or ends by becoming, tlsproxy.
+func (p *proxy) run(cmd *exec.Cmd) {
+	p.t.Helper()
 	p.stdout, p.stderr, p.exited = new(logBuffer), new(logBuffer), make(chan struct{})
-	p.cmd = exec.Command(binary, "-config", filepath.Join(p.dir, "config.yaml"))
+	p.cmd = cmd
+	p.cmd.Args = append(p.cmd.Args, "-config", filepath.Join(p.dir, "config.yaml"))
 	p.cmd.Dir = p.dir
-	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	cmd, exited := p.cmd, p.exited
+	exited := p.exited
 	go func() {
 		cmd.Wait()
 		close(exited)
@@ -239,13 +247,43 @@ func (p *proxy) signal(sig syscall.Signal) {
 // reload asks for a reload over the admin API and returns its answer.
 func (p *proxy) reload() (int, string) {
 	p.t.Helper()
-	resp, err := http.Post("http://"+p.admin+"/api/reload", "", nil)
+	return p.post("/api/reload", "")
+}
+
+// post sends JSON to the admin listener.
+func (p *proxy) post(path, body string) (int, string) {
+	p.t.Helper()
+	resp, err := http.Post("http://"+p.admin+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body)
+	answer, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(answer)
+}
+
+// refused checks that neither -check nor a start accepts the configuration, and
+// that both say why.
+func (p *proxy) refused(words ...string) {
+	p.t.Helper()
+	status, output := p.check()
+	p.start()
+	for run, got := range map[string]struct {
+		status int
+		output string
+	}{"-check": {status, output}, "start": {p.wait(), p.stderr.String()}} {
+		if got.status != 1 {
+			p.t.Errorf("%s: exit status %d, want 1", run, got.status)
+		}
+		for _, want := range words {
+			if !strings.Contains(got.output, want) {
+				p.t.Errorf("%s does not say %q:\n%s", run, want, got.output)
+			}
+		}
+		if strings.Contains(got.output, "panic") || strings.Contains(got.output, "goroutine ") {
+			p.t.Errorf("%s panicked:\n%s", run, got.output)
+		}
+	}
 }
 
 // mustReload reloads and fails the test if the reload was refused.

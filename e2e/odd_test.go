@@ -327,21 +327,7 @@ func TestCheckSeesState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProxy(t, tt.text)
 			tt.damage(p)
-			status, output := p.check()
-			p.start()
-			for run, got := range map[string]struct {
-				status int
-				output string
-			}{"-check": {status, output}, "start": {p.wait(), p.stderr.String()}} {
-				if got.status != 1 {
-					t.Errorf("%s: exit status %d, want 1", run, got.status)
-				}
-				for _, want := range tt.want {
-					if !strings.Contains(got.output, want) {
-						t.Errorf("%s does not say %q:\n%s", run, want, got.output)
-					}
-				}
-			}
+			p.refused(tt.want...)
 		})
 	}
 }
