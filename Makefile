@@ -57,7 +57,7 @@ bench-cache: ## the cache against the JDK's, its review's designs and other Go c
 	cd bench && go run ./cmd/cachebench
 
 bench-proxy: ## server CPU per handshake and request, against other proxies
-	cd bench && go run ./cmd/proxybench
+	$(MAKE) -C bench proxy
 
 vuln: ## known vulnerabilities that the code reaches
 	$(TOOL) govulncheck ./...
