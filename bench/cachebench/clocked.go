@@ -22,11 +22,11 @@ type clocked interface {
 // A fakeClock is moved by hand.
 type fakeClock struct{ now int64 }
 
-// newClocked makes ours, or one of the four designs.
+// newClocked makes ours, in one shard, or one of the four designs.
 func newClocked(name string, size int, lifetime time.Duration, clock *fakeClock) (clocked, error) {
-	if name == ours || name == oursInline {
+	if name == ours {
 		c, err := cache.New(cache.Options[Handle, *session]{
-			Capacity: size, Lifetime: lifetime, Now: func() int64 { return clock.now },
+			Capacity: size, Lifetime: lifetime, Shards: 1, Now: func() int64 { return clock.now },
 		})
 		return &clockedOurs{c}, err
 	}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// A step of a run measures one thing.
-type step struct {
+// A measurement is a step of a run measures one thing.
+type measurement struct {
 	name string
 	run  func(*Bench, *Report) error
 }
 
-var steps = []step{
+var steps = []measurement{
 	{"ops", (*Bench).measureOps},
 	{"critical", (*Bench).measureCritical},
 	{"shares", (*Bench).measureShares},

@@ -13,16 +13,21 @@ var sharesOf = []int{0, 100, 250, 333, 500}
 // shares measures get, put and delete with a share of the entries expired, chosen by
 // hash, for each of sharesOf. It returns three times in ns for each share.
 func shares(name string, size, n, rounds int) (string, error) {
-	var out []string
-	for _, perMille := range sharesOf {
-		ns := map[string][]float64{}
-		for range rounds {
-			if err := sharesRound(name, size, n, uint64(perMille), ns); err != nil {
+	ns := make([]map[string][]float64, len(sharesOf))
+	for range rounds {
+		for i, perMille := range sharesOf {
+			if ns[i] == nil {
+				ns[i] = map[string][]float64{}
+			}
+			if err := sharesRound(name, size, n, uint64(perMille), ns[i]); err != nil {
 				return "", err
 			}
 		}
+	}
+	var out []string
+	for i := range sharesOf {
 		for _, op := range []string{"get", "put", "delete"} {
-			out = append(out, fmt.Sprintf("%.1f", median(ns[op])))
+			out = append(out, fmt.Sprintf("%.1f", median(ns[i][op])))
 		}
 	}
 	return strings.Join(out, " "), nil

@@ -7,13 +7,22 @@ import (
 
 // A stopwatch takes the CPU time of single calls. Reading the thread's clock costs a
 // system call, whose least time it subtracts.
+//
+// Even a thread's CPU time is disturbed: by interrupts, by a hypervisor, by caches
+// that others have emptied. So the same sequence of calls is run several times, with
+// rewind before each, and of each call the least time counts: what a cache of one
+// shard does at that call it does every time, what the machine does it does somewhere
+// else. What either did in the best of the runs is kept as well.
 type stopwatch struct {
-	cost time.Duration
-	took []time.Duration
+	cost    time.Duration
+	took    []time.Duration
+	call    int           // the next one
+	longest time.Duration // in this run
+	best    time.Duration // the least of the runs' longest
 }
 
 func newStopwatch(n int) *stopwatch {
-	s := &stopwatch{cost: time.Hour, took: make([]time.Duration, 0, n)}
+	s := &stopwatch{cost: time.Hour, best: time.Hour, took: make([]time.Duration, 0, n)}
 	for range 2000 {
 		t := threadCPU()
 		s.cost = min(s.cost, threadCPU()-t)
@@ -24,10 +33,24 @@ func newStopwatch(n int) *stopwatch {
 func (s *stopwatch) time(f func()) {
 	t := threadCPU()
 	f()
-	s.took = append(s.took, max(0, threadCPU()-t-s.cost))
+	t = max(0, threadCPU()-t-s.cost)
+	s.longest = max(s.longest, t)
+	if s.call == len(s.took) {
+		s.took = append(s.took, t)
+	} else {
+		s.took[s.call] = min(s.took[s.call], t)
+	}
+	s.call++
 }
 
-// at returns the time that a share q of the calls took at most, in ns. It sorts.
+// rewind ends a run of the sequence of calls, and starts it anew.
+func (s *stopwatch) rewind() {
+	s.best = min(s.best, s.longest)
+	s.call, s.longest = 0, 0
+}
+
+// at returns the time that a share q of the calls took at most, in ns. It sorts, so
+// it comes last.
 func (s *stopwatch) at(q float64) float64 {
 	slices.Sort(s.took)
 	return float64(s.took[min(len(s.took)-1, int(q*float64(len(s.took))))])

@@ -1,6 +1,6 @@
 // Command cachebench measures the cache package: against the JDK's session cache,
-// the designs weighed in that one's review, and other Go caches. It prints tables and,
-// with -docs, writes the cache's section of performance.md and its charts.
+// the designs weighed in that one's review, and other Go caches. It prints tables, and
+// a full run writes the cache's section of ../docs/performance.md and its charts.
 //
 // It needs Java 17 with a compiler (Debian package openjdk-17-jdk-headless) and some
 // 8 GB of memory; a full run takes about a quarter of an hour.
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"github.com/tlsproxy/tlsproxy/bench/cachebench"
@@ -27,7 +28,7 @@ func main() {
 func run() error {
 	worker := flag.Bool("worker", false, "serve measurements on standard input (the command starts itself so)")
 	quick := flag.Bool("quick", false, "smaller caches and fewer rounds: a minute or two")
-	docs := flag.String("docs", "", "write performance.md and its charts in this `directory`")
+	docs := flag.String("docs", "", "write performance.md and its charts in this `directory` (default ../docs for a full run, none for a part)")
 	only := flag.String("only", "", "measure only these `steps`, separated by commas: "+strings.Join(cachebench.Steps(), ", "))
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -55,7 +56,10 @@ func run() error {
 		return err
 	}
 	if *docs == "" {
-		return nil
+		if *quick || *only != "" {
+			return nil
+		}
+		*docs = filepath.Join("..", "docs")
 	}
 	return report.WriteDocs(*docs)
 }
