@@ -80,48 +80,65 @@ func (a *returning) next() (uint64, time.Duration) {
 	return v.client, time.Duration(v.at * 1e9)
 }
 
-// replay lets clients arrive at the named cache, and returns the hit ratio, the mean
-// share of the capacity held by expired entries, the CPU time in ns of an arrival,
-// and the longest put in ns. The lifetime is an hour; pressure is how many times the
-// capacity arrives anew in that time.
+// replay lets clients arrive at the named cache, three times over, and returns the hit
+// ratio, the mean share of the capacity held by expired entries, the CPU time in ns of
+// an arrival, and the longest put in ns. The lifetime is an hour; pressure is how many
+// times the capacity arrives anew in that time.
 func replay(name, kind string, size, n int, pressure float64) (string, error) {
-	clock := &fakeClock{}
 	const lifetime = time.Hour
-	c, err := newClocked(name, size, lifetime, clock)
-	if err != nil {
-		return "", err
-	}
 	rate := pressure * float64(size) / lifetime.Seconds()
 	var from arrivals = newReturning(1, rate)
 	if kind == "zipf" {
 		from = newZipf(1, 20*size, 4*rate)
-	}
-	type event struct {
-		k  Handle
-		at int64
 	}
 	events := make([]event, n)
 	for i := range events {
 		client, at := from.next()
 		events[i] = event{handle(client), int64(at)}
 	}
-	warm := n / 3
+	r := replayed{puts: newStopwatch(n)}
+	var each []float64
+	for range repeats {
+		clock := &fakeClock{}
+		c, err := newClocked(name, size, lifetime, clock)
+		if err != nil {
+			return "", err
+		}
+		r.run(c, clock, events, size)
+		each = append(each, r.each)
+		r.puts.rewind()
+	}
+	return fmt.Sprintf("%f %f %.0f %.0f", r.hits, r.share, median(each), r.puts.at(1)), nil
+}
+
+// An event is one arrival.
+type event struct {
+	k  Handle
+	at int64
+}
+
+// replayed is what a replay has measured after the first third of it.
+type replayed struct {
+	hits  float64 // share of the arrivals
+	share float64 // of the capacity, held by expired entries
+	each  float64 // ns of an arrival
+	puts  *stopwatch
+}
+
+func (r *replayed) run(c clocked, clock *fakeClock, events []event, size int) {
+	warm := len(events) / 3
 	hits, samples, share := 0, 0, 0.0
-	watch := newStopwatch(n)
 	var used time.Duration
 	for i, e := range events {
 		clock.now = e.at
-		t := threadCPU()
+		before := threadCPU()
 		hit := c.get(e.k)
+		used += threadCPU() - before - r.puts.cost
 		if !hit {
-			watch.time(func() { c.put(e.k) })
-		}
-		used += threadCPU() - t - watch.cost
-		if !hit {
-			used -= 2 * watch.cost
+			used += r.puts.time(func() { c.put(e.k) })
 		}
 		if i == warm {
-			hits, used, watch.took = 0, 0, watch.took[:0]
+			hits, used = 0, 0
 		}
 		if hit {
 			hits++
@@ -132,6 +149,6 @@ func replay(name, kind string, size, n int, pressure float64) (string, error) {
 			samples++
 		}
 	}
-	measured := float64(n - warm)
-	return fmt.Sprintf("%f %f %.0f %.0f", float64(hits)/measured, share/float64(max(1, samples)), float64(used)/measured, watch.at(1)), nil
+	measured := float64(len(events) - warm)
+	r.hits, r.share, r.each = float64(hits)/measured, share/float64(max(1, samples)), float64(used)/measured
 }

@@ -30,7 +30,8 @@ func newStopwatch(n int) *stopwatch {
 	return s
 }
 
-func (s *stopwatch) time(f func()) {
+// time calls f and returns how long that took.
+func (s *stopwatch) time(f func()) time.Duration {
 	t := threadCPU()
 	f()
 	t = max(0, threadCPU()-t-s.cost)
@@ -41,6 +42,7 @@ func (s *stopwatch) time(f func()) {
 		s.took[s.call] = min(s.took[s.call], t)
 	}
 	s.call++
+	return t
 }
 
 // rewind ends a run of the sequence of calls, and starts it anew.

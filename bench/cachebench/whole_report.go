@@ -152,7 +152,7 @@ func (b *Bench) measureDesigns(r *Report) error {
 		for _, pressure := range []int{50, 100, 300} {
 			panel.Groups = append(panel.Groups, fmt.Sprintf("pressure %.1f", float64(pressure)/100))
 			for _, name := range names {
-				n := pick(b, 300_000, 100_000)
+				n := pick(b, 200_000, 60_000)
 				x, err := b.once("replay %s %s %d %d %d", word(name), kind, size, n, pressure)
 				if err != nil {
 					return err
