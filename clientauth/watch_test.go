@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // run runs v until the end of the test.
@@ -20,21 +22,6 @@ func run(t *testing.T, v *Verifier) {
 			t.Errorf("Run = %v", err)
 		}
 	})
-}
-
-// eventually waits until cond holds; file system notices have no other sign.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("still not %s after 10 s", what)
-		}
-	}
 }
 
 func closedNow(v *Verifier) func() bool { return func() bool { return v.Current().Err != nil } }
@@ -54,23 +41,23 @@ func TestRunFollowsFiles(t *testing.T) {
 		client := newClient(t, ca, "client")
 		return func() bool { return v.VerifyConnection(stateOf([]*authority{client, ca})) == nil }
 	}
-	eventually(t, "open", trusts(one))
+	testtool.Eventually(t, "open", trusts(one))
 
 	// written in place
 	write(t, dir, "ca.pem", bundle(two))
-	eventually(t, "trusting the second authority", trusts(two))
+	testtool.Eventually(t, "trusting the second authority", trusts(two))
 	// replaced by renaming
 	if err := os.Rename(write(t, dir, "new.pem", bundle(one)), path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "trusting the first authority again", trusts(one))
+	testtool.Eventually(t, "trusting the first authority again", trusts(one))
 	// removed, and back
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "closed", closedNow(v))
+	testtool.Eventually(t, "closed", closedNow(v))
 	write(t, dir, "ca.pem", bundle(one))
-	eventually(t, "open again", trusts(one))
+	testtool.Eventually(t, "open again", trusts(one))
 }
 
 // Kubernetes mounts a volume as links to ..data/FILE, where ..data is a link to
@@ -103,7 +90,7 @@ func TestRunFollowsKubernetesVolumes(t *testing.T) {
 	run(t, v)
 	before := v.Current().Digest
 	generation("..2026_2", two)
-	eventually(t, "of the second generation", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
+	testtool.Eventually(t, "of the second generation", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
 }
 
 // A file reached by a link from elsewhere changes without a notice in the
@@ -123,13 +110,13 @@ func TestRunPolls(t *testing.T) {
 	run(t, v)
 	before := v.Current().Digest
 	write(t, elsewhere, "ca.pem", bundle(two))
-	eventually(t, "of the second authority", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
+	testtool.Eventually(t, "of the second authority", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
 	if err := os.Remove(target); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "closed", closedNow(v))
+	testtool.Eventually(t, "closed", closedNow(v))
 	write(t, elsewhere, "ca.pem", bundle(one))
-	eventually(t, "open", openNow(v))
+	testtool.Eventually(t, "open", openNow(v))
 }
 
 // One site's broken file closes no other site.
@@ -150,7 +137,7 @@ func TestBrokenFileClosesOneSiteOnly(t *testing.T) {
 		sites = append(sites, v)
 	}
 	write(t, dirs[0], "ca.crl", []byte("broken"))
-	eventually(t, "closed", closedNow(sites[0]))
+	testtool.Eventually(t, "closed", closedNow(sites[0]))
 	wantReason(t, sites[0].VerifyConnection(stateOf([]*authority{client, ca})), Unavailable, "ca.crl")
 	wantReason(t, sites[1].VerifyConnection(stateOf([]*authority{client, ca})), "")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/clientauth"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // verifier makes a clientauth.Verifier of options.
@@ -146,7 +147,7 @@ func TestAuthorisationOfResumedConnections(t *testing.T) {
 		}
 		r.mustVisit(r.client("b.example", version, nil))
 		want := []Reason{"", "", ReasonCertRevoked, ReasonCertDenied, ReasonAuthUnavailable, ""}
-		eventually(t, "every connection to be told of", func() bool { return len(r.observer.reasons()) >= len(want) })
+		testtool.Eventually(t, "every connection to be told of", func() bool { return len(r.observer.reasons()) >= len(want) })
 		reasons := r.observer.reasons()
 		if len(reasons) != len(want) {
 			t.Fatalf("reasons %q; want %q", reasons, want)

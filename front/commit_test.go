@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/clientauth"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -59,7 +60,7 @@ func TestUnfinishedHandshakesStoreNothing(t *testing.T) {
 				t.Fatal("the handshake came to its end")
 			}
 			raw.Close()
-			eventually(t, "the handshake to fail", func() bool { return len(r.observer.reasons()) == i+1 })
+			testtool.Eventually(t, "the handshake to fail", func() bool { return len(r.observer.reasons()) == i+1 })
 		}
 		if s := r.sessions.Stats(); s.Entries != 0 || s.Stored != 0 {
 			t.Errorf("stored %d sessions, %d held", s.Stored, s.Entries)
@@ -101,7 +102,7 @@ func TestReplayedHelloTakesNothingAway(t *testing.T) {
 				}
 				_, _ = raw.Read(make([]byte, 1)) // the server has read it and answers
 				raw.Close()
-				eventually(t, "the replay to fail", func() bool { return len(r.observer.reasons()) == i+2 })
+				testtool.Eventually(t, "the replay to fail", func() bool { return len(r.observer.reasons()) == i+2 })
 			}
 			if now := r.sessions.Stats().Entries; now != held {
 				t.Errorf("%d sessions held; want %d as before", now, held)

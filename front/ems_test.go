@@ -33,7 +33,7 @@ func TestSessionWithEMSOfferedWithout(t *testing.T) {
 		t.Errorf("the server's messages are %v, want a full handshake with its certificate among them", answer)
 	}
 	raw.Close()
-	eventually(t, "the handshake to end", func() bool { return len(r.observer.reasons()) == 2 })
+	testtool.Eventually(t, "the handshake to end", func() bool { return len(r.observer.reasons()) == 2 })
 	r.observer.mu.Lock()
 	defer r.observer.mu.Unlock()
 	if got := r.observer.events[1].Session; got != session.Declined {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/memnet"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 func wantWords(t *testing.T, body string, words ...string) {
@@ -42,7 +43,7 @@ func TestConnectionsReachHTTP(t *testing.T) {
 		if stats.Accepted != 2 || stats.Handshakes[label] != 2 || stats.Resumed[label] != 1 {
 			t.Errorf("stats = %+v", stats)
 		}
-		eventually(t, "every place to be given back", func() bool {
+		testtool.Eventually(t, "every place to be given back", func() bool {
 			s := r.front.Stats()
 			return s.Open == 0 && s.Handshaking == 0 && s.Ready == 0 && len(r.front.clients.open) == 0
 		})

@@ -54,7 +54,7 @@ func TestManyIdentities(t *testing.T) {
 		t.Fatalf("answer %v, want a ServerHello", answer)
 	}
 	raw.Close()
-	eventually(t, "the handshake to end", func() bool { return len(r.observer.reasons()) == 2 })
+	testtool.Eventually(t, "the handshake to end", func() bool { return len(r.observer.reasons()) == 2 })
 	if got := r.sessions.Stats().Lookups; got[session.Malformed] != 5 || got[session.Hit] != 0 {
 		t.Errorf("lookups %v, want 5 malformed", got)
 	}
@@ -138,7 +138,7 @@ func TestReloadsAndRevocationsUnderHandshakes(t *testing.T) {
 			revoked.Store(time.Now().UnixNano())
 		}
 		done := r.front.Stats().Accepted + 16
-		eventually(t, "some visits under each policy", func() bool { return r.front.Stats().Accepted >= done })
+		testtool.Eventually(t, "some visits under each policy", func() bool { return r.front.Stats().Accepted >= done })
 	}
 	close(stop)
 	work.Wait()
@@ -204,7 +204,7 @@ func TestRenegotiationIsRefused(t *testing.T) {
 	if !strings.Contains(string(out), "RENEGOTIATING") || strings.Count(string(out), "ServerHelloDone") != 1 {
 		t.Errorf("want one handshake and the wish for a second: %v\n%s", err, out)
 	}
-	eventually(t, "the connection to end", func() bool { return r.front.Stats().Open == 0 })
+	testtool.Eventually(t, "the connection to end", func() bool { return r.front.Stats().Open == 0 })
 	if n := len(r.observer.reasons()); n != 1 {
 		t.Errorf("%d handshakes, want 1", n)
 	}

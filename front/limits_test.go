@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/memnet"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // hold makes a connection that stays open, with its handshake done and one
@@ -38,7 +39,7 @@ func TestMaxConnections(t *testing.T) {
 		_, _, err := visitOver(r.dialFrom("203.0.113.3:1", listenAddr), r.client("app.example", tls.VersionTLS13, nil))
 		third <- err
 	}()
-	eventually(t, "the third connection to wait", func() bool {
+	testtool.Eventually(t, "the third connection to wait", func() bool {
 		r.front.gate.mu.Lock()
 		defer r.front.gate.mu.Unlock()
 		return r.front.gate.changed != nil
@@ -68,7 +69,7 @@ func TestShutdownWhileFull(t *testing.T) {
 	r := newRig(t, rigOptions{limits: Limits{MaxConnections: 1}})
 	defer r.hold("203.0.113.1:1").Close()
 	waiting := r.dialFrom("203.0.113.2:1", listenAddr)
-	eventually(t, "the second connection to wait", func() bool {
+	testtool.Eventually(t, "the second connection to wait", func() bool {
 		r.front.gate.mu.Lock()
 		defer r.front.gate.mu.Unlock()
 		return r.front.gate.changed != nil
@@ -109,7 +110,7 @@ func TestMaxPerClient(t *testing.T) {
 	}
 	defer r.hold("203.0.113.2:1").Close() // another client
 	open[0].Close()
-	eventually(t, "the place to be given back", func() bool {
+	testtool.Eventually(t, "the place to be given back", func() bool {
 		r.front.clients.mu.Lock()
 		defer r.front.clients.mu.Unlock()
 		return r.front.clients.open[netip.MustParseAddr("203.0.113.1")] == 1

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/clientauth"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 func (r *rig) siteTable(site string) *Table { return r.table(r.policy(PolicyOptions{Site: site})) }
@@ -232,7 +233,7 @@ func TestNobodyTakesConnections(t *testing.T) {
 	if _, body, err := r.visit(r.client("app.example", tls.VersionTLS13, nil)); err == nil {
 		t.Errorf("answer %q", body)
 	}
-	eventually(t, "the failure to be counted", func() bool { return r.front.Stats().Failures[ReasonShutdown] == 1 })
+	testtool.Eventually(t, "the failure to be counted", func() bool { return r.front.Stats().Failures[ReasonShutdown] == 1 })
 	if _, err := r.front.Listener().Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept = %v; want net.ErrClosed", err)
 	}
@@ -254,7 +255,7 @@ func TestReloadHoldsForTheNextHello(t *testing.T) {
 	pki := newMatrixPKI(t)
 	r := newRig(t, rigOptions{pki: pki.serverCA, cert: pki.server})
 	raw := r.dial()
-	eventually(t, "the connection to be accepted", func() bool { return r.front.Stats().Handshaking == 1 })
+	testtool.Eventually(t, "the connection to be accepted", func() bool { return r.front.Stats().Handshaking == 1 })
 	v := verifier(t, clientauth.Options{Mode: clientauth.Require, CAFiles: []string{write(t, t.TempDir(), "ca.pem", pki.clientCA.pem())}})
 	r.install(Config{Listeners: []ListenerOptions{{Address: listenAddr, Table: r.table(r.policy(PolicyOptions{Site: "strict", ClientAuth: v}))}}})
 	if _, body, err := visitOver(raw, r.client("app.example", tls.VersionTLS13, nil)); alertOf(err) == "" {

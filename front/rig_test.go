@@ -16,11 +16,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tlsproxy/tlsproxy/internal/memnet"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -200,7 +200,7 @@ func (r *rig) checkPlaces() {
 		}
 		return [4]int{f.gate.held, f.shakes.held, clients, f.Stats().Open}
 	}
-	eventually(r.t, "all places to be given back", func() bool { return held() == [4]int{} })
+	testtool.Eventually(r.t, "all places to be given back", func() bool { return held() == [4]int{} })
 }
 
 // describeConn answers with the facts of the connection, one word each.
@@ -307,7 +307,7 @@ func (r *rig) mustVisit(config *tls.Config) (tls.ConnectionState, string) {
 func (r *rig) waitFailure() Reason {
 	r.t.Helper()
 	var got Reason
-	eventually(r.t, "a connection that failed", func() bool {
+	testtool.Eventually(r.t, "a connection that failed", func() bool {
 		reasons := r.observer.reasons()
 		i := slices.IndexFunc(reasons, func(r Reason) bool { return r != "" })
 		if i >= 0 {
@@ -316,23 +316,6 @@ func (r *rig) waitFailure() Reason {
 		return i >= 0
 	})
 	return got
-}
-
-// eventually waits until cond holds, for what another goroutine does after the
-// test could have seen its effect.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Errorf("after 10 s still waiting for %s", what)
-			return
-		}
-	}
 }
 
 // alertOf is the alert that a client got, by its text.

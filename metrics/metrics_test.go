@@ -24,6 +24,7 @@ import (
 	"github.com/tlsproxy/tlsproxy/cache"
 	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/metrics"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
@@ -173,7 +174,7 @@ func TestHandshakeFailures(t *testing.T) {
 	dial().Close()
 	_ = dial() // says nothing
 	_, _ = dial().Write([]byte{0x16, 3, 1, 0, 2, 1, 0xff})
-	eventually(t, "every failure was counted", func() bool {
+	testtool.Eventually(t, "every failure was counted", func() bool {
 		got := s.scrape(t)
 		for _, reason := range []string{"plain_http", "unknown_sni", "no_shared_version", "eof", "timeout"} {
 			if got[`tlsproxy_handshake_failures_total{reason="`+reason+`"}`] < 1 {
@@ -253,7 +254,7 @@ func TestCertificatesAndStaples(t *testing.T) {
 	if err := os.WriteFile(s.certFile, []byte("broken"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the broken file was noticed", func() bool {
+	testtool.Eventually(t, "the broken file was noticed", func() bool {
 		got := s.scrape(t)
 		return got[`tlsproxy_certificate_failing{certificate="`+name+`"}`] == 1 && got[`tlsproxy_certificate_reloads_total{result="failure"}`] >= 1
 	})
@@ -264,7 +265,7 @@ func TestCertificatesAndStaples(t *testing.T) {
 	if err := pki.WritePair(next, s.certFile, s.keyFile); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new certificate is revoked", func() bool {
+	testtool.Eventually(t, "the new certificate is revoked", func() bool {
 		return s.scrape(t)[`tlsproxy_ocsp_certificates{state="revoked"}`] == 1
 	})
 	got = s.scrape(t)
@@ -282,7 +283,7 @@ func TestCertificatesAndStaples(t *testing.T) {
 func TestStapleFetchFails(t *testing.T) {
 	s := newStack(t, options{noResponder: true})
 	name := s.certs.Status()[0].Name
-	eventually(t, "a fetch failed", func() bool {
+	testtool.Eventually(t, "a fetch failed", func() bool {
 		return s.scrape(t)[`tlsproxy_ocsp_staple_fetch_failures{certificate="`+name+`"}`] >= 1
 	})
 	got := s.scrape(t)
@@ -309,7 +310,7 @@ func TestRequests(t *testing.T) {
 	resp := must(c.Post("https://b.test/api/x", "text/plain", strings.NewReader("12345")))
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	eventually(t, "the requests were counted", func() bool {
+	testtool.Eventually(t, "the requests were counted", func() bool {
 		return s.scrape(t)[`tlsproxy_requests_total{code="200",method="POST",route="b/api"}`] == 1
 	})
 	got := s.scrape(t)
@@ -319,7 +320,7 @@ func TestRequests(t *testing.T) {
 	want(t, got, `tlsproxy_request_duration_seconds_count{route="a/"}`, 2)
 	want(t, got, `tlsproxy_request_body_bytes_total{route="b/api"}`, 5)
 	want(t, got, `tlsproxy_response_body_bytes_total{route="b/api"}`, float64(len("5 bytes")))
-	eventually(t, "the access log was written", func() bool {
+	testtool.Eventually(t, "the access log was written", func() bool {
 		return s.scrape(t)[`tlsproxy_access_log_records_total{result="written"}`] == 4
 	})
 	want(t, got, `tlsproxy_access_log_records_total{result="dropped"}`, 0)
@@ -353,7 +354,7 @@ func TestConnections(t *testing.T) {
 	upgraded := must(tls.Dial("tcp", s.addr, &tls.Config{ServerName: "a.test", RootCAs: s.ca.Pool()}))
 	defer upgraded.Close()
 	_, _ = io.WriteString(upgraded, "GET /ws HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	eventually(t, "the connections were seen", func() bool {
+	testtool.Eventually(t, "the connections were seen", func() bool {
 		got := s.scrape(t)
 		return got[`tlsproxy_connections{state="active"}`] == 1 && got[`tlsproxy_connections{state="handshaking"}`] == 1 &&
 			got[`tlsproxy_connections{state="upgraded"}`] == 1
@@ -363,7 +364,7 @@ func TestConnections(t *testing.T) {
 	<-answered
 	silent.Close()
 	upgraded.Close()
-	eventually(t, "the connections are gone", func() bool {
+	testtool.Eventually(t, "the connections are gone", func() bool {
 		got := s.scrape(t)
 		for _, state := range []string{"active", "handshaking", "upgraded", "waiting"} {
 			if got[`tlsproxy_connections{state="`+state+`"}`] != 0 {
@@ -377,9 +378,9 @@ func TestConnections(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	s := newStack(t, options{health: upstream.Health{Path: "/", Interval: 20 * time.Millisecond}})
 	series := `{backend="` + s.pool.Status().Backends[0].Backend + `",upstream="web"}`
-	eventually(t, "the backend is up", func() bool { return s.scrape(t)["tlsproxy_upstream_up"+series] == 1 })
+	testtool.Eventually(t, "the backend is up", func() bool { return s.scrape(t)["tlsproxy_upstream_up"+series] == 1 })
 	s.backend.Close()
-	eventually(t, "the backend is down", func() bool { return s.scrape(t)["tlsproxy_upstream_up"+series] == 0 })
+	testtool.Eventually(t, "the backend is down", func() bool { return s.scrape(t)["tlsproxy_upstream_up"+series] == 0 })
 	if code := get(t, s.client(t, tls.VersionTLS13), "GET", "https://a.test/"); code < 502 || code > 504 {
 		t.Errorf("status = %d", code)
 	}
@@ -389,7 +390,7 @@ func TestStore(t *testing.T) {
 	s := newStack(t, options{redis: true})
 	c := s.client(t, tls.VersionTLS13)
 	get(t, c, "GET", "https://a.test/")
-	eventually(t, "the session was written", func() bool { return s.scrape(t)[`tlsproxy_session_store_queue_length`] == 0 })
+	testtool.Eventually(t, "the session was written", func() bool { return s.scrape(t)[`tlsproxy_session_store_queue_length`] == 0 })
 	s.sessions.Clear() // as another replica would be: it knows nothing
 	get(t, c, "GET", "https://a.test/")
 	got := s.scrape(t)
@@ -401,15 +402,15 @@ func TestStore(t *testing.T) {
 	if got[`tlsproxy_store_calls_total{result="ok"}`] < 2 {
 		t.Errorf("calls = %v", got[`tlsproxy_store_calls_total{result="ok"}`])
 	}
-	eventually(t, "the staple was written", func() bool { return s.scrape(t)[`tlsproxy_ocsp_store_operations_total{result="write"}`] >= 1 })
+	testtool.Eventually(t, "the staple was written", func() bool { return s.scrape(t)[`tlsproxy_ocsp_store_operations_total{result="write"}`] >= 1 })
 
 	s.redis.stop()
-	eventually(t, "the breaker opened", func() bool {
+	testtool.Eventually(t, "the breaker opened", func() bool {
 		s.sessions.Clear()
 		get(t, c, "GET", "https://a.test/")
 		return s.scrape(t)[`tlsproxy_store_servers{state="down"}`] == 1
 	})
-	eventually(t, "writes were lost, lookups failed, and calls were spared", func() bool {
+	testtool.Eventually(t, "writes were lost, lookups failed, and calls were spared", func() bool {
 		s.sessions.Clear()
 		get(t, c, "GET", "https://a.test/")
 		got := s.scrape(t)
@@ -458,14 +459,14 @@ func TestClientsMakeNoSeries(t *testing.T) {
 	c := s.client(t, tls.VersionTLS13)
 	get(t, c, "GET", "https://a.test/")
 	get(t, c, "BREW0", "https://a.test/")
-	eventually(t, "both were counted", func() bool {
+	testtool.Eventually(t, "both were counted", func() bool {
 		return s.scrape(t)[`tlsproxy_requests_total{code="200",method="OTHER",route="a/"}`] == 1
 	})
 	before := len(s.scrape(t))
 	for i := range 20 {
 		get(t, c, fmt.Sprintf("M%d", i), fmt.Sprintf("https://a.test/%d?%[1]d", i))
 	}
-	eventually(t, "all were counted", func() bool {
+	testtool.Eventually(t, "all were counted", func() bool {
 		return s.scrape(t)[`tlsproxy_requests_total{code="200",method="OTHER",route="a/"}`] == 21
 	})
 	if after := len(s.scrape(t)); after != before {

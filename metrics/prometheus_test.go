@@ -61,7 +61,7 @@ scrape_configs:
 	start(t, bin, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr, "--log.level=warn")
 	p := &prometheusServer{url: "http://" + addr}
-	eventually(t, "prometheus is ready", func() bool {
+	testtool.Eventually(t, "prometheus is ready", func() bool {
 		resp, err := http.Get(p.url + "/-/ready")
 		if err != nil {
 			return false
@@ -102,7 +102,7 @@ func run(t *testing.T, rules ...string) (*stack, *prometheusServer) {
 	// Counters are seen to grow only between scrapes, so the traffic goes on
 	// until the last kind of it is in a rate.
 	clients := map[string]*http.Client{"1.2": s.client(t, tls.VersionTLS12), "1.3": s.client(t, tls.VersionTLS13)}
-	eventually(t, "the traffic is seen by Prometheus", func() bool {
+	testtool.Eventually(t, "the traffic is seen by Prometheus", func() bool {
 		for _, c := range clients {
 			get(t, c, "GET", "https://a.test/")
 			get(t, c, "GET", "https://b.test/api/x")
@@ -171,7 +171,7 @@ func TestDashboard(t *testing.T) {
 				continue
 			}
 			// A scrape that comes too late on a busy machine makes a gap.
-			eventually(t, fmt.Sprintf("panel %q: a number for %s", panel.Title, expr), func() bool {
+			testtool.Eventually(t, fmt.Sprintf("panel %q: a number for %s", panel.Title, expr), func() bool {
 				return slices.ContainsFunc(p.query(t, expr), sample.isNumber)
 			})
 		}
@@ -310,7 +310,7 @@ func TestAlertsOnRealParts(t *testing.T) {
 		}
 		return !slices.ContainsFunc(answer.Data.Groups[0].Rules, func(r rule) bool { return r.Health == "unknown" })
 	}
-	eventually(t, "the alerts were evaluated", evaluated)
+	testtool.Eventually(t, "the alerts were evaluated", evaluated)
 	// On a busy machine a scrape or a call of the store may come too late.
 	timing := []string{"TlsproxyDown", "TlsproxyStoreDown", "TlsproxyStoreLosesSessions"}
 	for _, r := range answer.Data.Groups[0].Rules {

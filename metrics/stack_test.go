@@ -171,7 +171,7 @@ func (s *stack) newRedis(t *testing.T, logger *slog.Logger) {
 	}
 	s.store = must(store.New(store.Options{Addresses: []string{addr}, KeyFile: keys, Timeout: 5 * time.Second, Logger: logger}))
 	t.Cleanup(func() { s.store.Close() })
-	eventually(t, "redis answers", func() bool {
+	testtool.Eventually(t, "redis answers", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()
@@ -312,22 +312,7 @@ func (o observers) Request(r *proxy.Record) {
 // waitStaple waits until the staple is there.
 func (s *stack) waitStaple(t *testing.T) {
 	t.Helper()
-	eventually(t, "the staple was fetched", func() bool { return s.stapler.Stats().Stapled == 1 })
-}
-
-// eventually waits for what happens in the background of the program.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		case <-tick.C:
-		}
-	}
+	testtool.Eventually(t, "the staple was fetched", func() bool { return s.stapler.Stats().Stapled == 1 })
 }
 
 // client is an HTTP client whose every request is a connection of its own, and

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 func TestCertificates(t *testing.T) {
@@ -255,7 +257,7 @@ func TestReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	hint := s.Sessions().Hint()
-	eventually(t, "all is sealed with the new key", func() bool {
+	testtool.Eventually(t, "all is sealed with the new key", func() bool {
 		n := 0
 		for _, v := range raw.HGetAll(t.Context(), c.hash()).Val() {
 			if len(v) > 1 && v[1] == hint {
@@ -322,5 +324,5 @@ func staplesContract(t *testing.T, a, b *Staples) {
 	if ok, err := b.Claim(ctx, [32]byte{9}, 10*time.Millisecond); !ok || err != nil {
 		t.Errorf("claim of another: %v, %v", ok, err)
 	}
-	eventually(t, "a claim ends", func() bool { ok, err := a.Claim(ctx, [32]byte{9}, time.Minute); return ok && err == nil })
+	testtool.Eventually(t, "a claim ends", func() bool { ok, err := a.Claim(ctx, [32]byte{9}, time.Minute); return ok && err == nil })
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/pki"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -36,7 +37,7 @@ func startCluster(t testing.TB) (nodes []*redisServer, addresses []string) {
 	}
 	for _, n := range nodes {
 		raw := n.raw()
-		eventually(t, "the cluster is complete", func() bool {
+		testtool.Eventually(t, "the cluster is complete", func() bool {
 			info := raw.ClusterInfo(t.Context()).Val()
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") &&
 				strings.Contains(info, "cluster_slots_assigned:16384")
@@ -94,7 +95,7 @@ func TestCluster(t *testing.T) {
 				t.Errorf("%d calls failed at the dead master after its breaker had tripped", failed)
 			}
 			tt.end(nodes[1])
-			eventually(t, "every master is asked again", func() bool { return b.store.Stats().Down == 0 })
+			testtool.Eventually(t, "every master is asked again", func() bool { return b.store.Stats().Down == 0 })
 			for range 10 {
 				a.shares(t, b, bothVersions[0])
 			}
@@ -116,7 +117,7 @@ func TestClusterEverythingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all records are heard", func() bool { return heard.has("record 0") && heard.has("record 4") })
+	testtool.Eventually(t, "all records are heard", func() bool { return heard.has("record 0") && heard.has("record 4") })
 	storageContract(t, a.Certificates(), b.Certificates())
 	staplesContract(t, a.Staples(), b.Staples())
 }
@@ -137,7 +138,7 @@ func TestSentinelFailover(t *testing.T) {
 		s.startSentinel()
 		sentinels, addresses = append(sentinels, s), append(addresses, s.addr)
 	}
-	eventually(t, "the replica follows and is known", func() bool {
+	testtool.Eventually(t, "the replica follows and is known", func() bool {
 		info := master.raw().Info(t.Context(), "replication").Val()
 		known := sentinels[0].raw().Do(t.Context(), "sentinel", "ckquorum", "main").Err() == nil
 		list, _ := sentinels[0].raw().Do(t.Context(), "sentinel", "replicas", "main").Slice()
@@ -205,7 +206,7 @@ func TestTLSAndACL(t *testing.T) {
 	if err := a.store.Sessions().Publish(t.Context(), []byte("record"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the record is heard", func() bool { return heard.has("record") })
+	testtool.Eventually(t, "the record is heard", func() bool { return heard.has("record") })
 	storageContract(t, a.store.Certificates(), b.store.Certificates())
 	staplesContract(t, a.store.Staples(), b.store.Staples())
 	if refusesWrites(a.store) || refusesWrites(b.store) {

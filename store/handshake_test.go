@@ -13,6 +13,7 @@ import (
 
 	"github.com/tlsproxy/tlsproxy/internal/memnet"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -130,7 +131,7 @@ func (r *replica) connect(t testing.TB, c *tls.Config) (resumed bool, result ses
 // which it returns.
 func (r *replica) shares(t testing.TB, other *replica, version uint16) (client *tls.Config) {
 	t.Helper()
-	eventually(t, "a session of one replica resumes on the other", func() bool {
+	testtool.Eventually(t, "a session of one replica resumes on the other", func() bool {
 		client = tlsClient(version, false)
 		r.connect(t, client)
 		pauseFor(t, 20*time.Millisecond) // for the write behind the handshake
@@ -143,5 +144,5 @@ func (r *replica) shares(t testing.TB, other *replica, version uint16) (client *
 // flushed waits until nothing waits to be written.
 func (r *replica) flushed(t testing.TB) {
 	t.Helper()
-	eventually(t, "the queue is empty", func() bool { return r.Stats().StoreQueued == 0 })
+	testtool.Eventually(t, "the queue is empty", func() bool { return r.Stats().StoreQueued == 0 })
 }

@@ -85,7 +85,7 @@ func (r *redisServer) waitListening() {
 			address = net.JoinHostPort("127.0.0.1", r.args[i+1])
 		}
 	}
-	eventually(r.t, "redis-server listens at "+address, func() bool {
+	testtool.Eventually(r.t, "redis-server listens at "+address, func() bool {
 		select {
 		case <-r.gone:
 			log, _ := os.ReadFile(filepath.Join(r.dir, "log"))
@@ -153,18 +153,6 @@ func listenable(address string) bool {
 		ln.Close()
 	}
 	return err == nil
-}
-
-// eventually waits until ok, which it asks often.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-		pauseFor(t, 10*time.Millisecond)
-	}
 }
 
 func pauseFor(t testing.TB, d time.Duration) { pause(t.Context(), d) }

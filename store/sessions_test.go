@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -54,7 +55,7 @@ func TestSessionsLife(t *testing.T) {
 		t.Errorf("after deletion and cut: %q", got)
 	}
 	put(t, c, id, "short", 30*time.Millisecond)
-	eventually(t, "a short life ends", func() bool { return get(t, c, id) == "" })
+	testtool.Eventually(t, "a short life ends", func() bool { return get(t, c, id) == "" })
 }
 
 func keyOf(t testing.TB, c *Sessions, id [16]byte) string {
@@ -321,7 +322,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	if err := a.Publish(t.Context(), []byte("one"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first record is heard", func() bool { return heard.has("one") })
+	testtool.Eventually(t, "the first record is heard", func() bool { return heard.has("one") })
 
 	raw := r.raw()
 	raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub") // the announcement may be missed
@@ -335,7 +336,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	}
 	raw.ZAdd(t.Context(), a.recordSet(), redisZ(string(sealed), time.Now().Add(time.Hour)))
 	raw.Incr(t.Context(), a.recordVersion())
-	eventually(t, "missed records are found", func() bool { return heard.has("two") && heard.has("unannounced") })
+	testtool.Eventually(t, "missed records are found", func() bool { return heard.has("two") && heard.has("unannounced") })
 
 	if err := a.Publish(t.Context(), []byte("brief"), time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -345,7 +346,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	pauseFor(t, 5*time.Millisecond)
 	var late records
 	watch(t, open(t, Options{Addresses: []string{r.addr}, KeyFile: keys}).Sessions(), &late)
-	eventually(t, "a late replica hears all", func() bool { return late.has("one") && late.has("two") })
+	testtool.Eventually(t, "a late replica hears all", func() bool { return late.has("one") && late.has("two") })
 	if late.has("brief") || late.has("forged") || heard.has("forged") {
 		t.Errorf("heard %v and %v", heard.all(), late.all())
 	}
@@ -354,7 +355,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	if err := a.Publish(t.Context(), []byte("three"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a record after a flush is heard", func() bool { return heard.has("three") && late.has("three") })
+	testtool.Eventually(t, "a record after a flush is heard", func() bool { return heard.has("three") && late.has("three") })
 }
 
 // A replica's watch survives an outage of the server.
@@ -364,15 +365,15 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	c := s.Sessions()
 	var heard records
 	watch(t, c, &heard)
-	eventually(t, "the first sync", func() bool { return heard.current.Load() && !s.Status().RevocationsSynced.IsZero() })
+	testtool.Eventually(t, "the first sync", func() bool { return heard.current.Load() && !s.Status().RevocationsSynced.IsZero() })
 	r.kill()
-	eventually(t, "the outage is noticed", func() bool { return !heard.current.Load() })
+	testtool.Eventually(t, "the outage is noticed", func() bool { return !heard.current.Load() })
 	r.start()
-	eventually(t, "and its end", func() bool { return heard.current.Load() })
-	eventually(t, "a record is taken again", func() bool {
+	testtool.Eventually(t, "and its end", func() bool { return heard.current.Load() })
+	testtool.Eventually(t, "a record is taken again", func() bool {
 		return c.Publish(t.Context(), []byte("after"), time.Hour) == nil
 	})
-	eventually(t, "and heard", func() bool { return heard.has("after") })
+	testtool.Eventually(t, "and heard", func() bool { return heard.has("after") })
 }
 
 // records collects what a watch applies.

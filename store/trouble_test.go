@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/session"
 )
 
@@ -182,7 +183,7 @@ func TestOneLinePerChange(t *testing.T) {
 		b.connect(t, client)
 	}
 	r.cont()
-	eventually(t, "the server is asked again", func() bool { return b.store.Stats().Down == 0 && a.store.Stats().Down == 0 })
+	testtool.Eventually(t, "the server is asked again", func() bool { return b.store.Stats().Down == 0 && a.store.Stats().Down == 0 })
 	lines := log.take()
 	if n := strings.Count(lines, "does not answer"); n < 1 || n > 2 { // one for each replica
 		t.Errorf("%d lines of the outage:\n%s", n, lines)
@@ -208,7 +209,7 @@ func TestLyingServer(t *testing.T) {
 			a.connect(t, two)
 			a.flushed(t)
 			var keys []string
-			eventually(t, "both sessions are shared", func() bool {
+			testtool.Eventually(t, "both sessions are shared", func() bool {
 				keys = raw.Keys(t.Context(), "tlsproxy:s:*").Val()
 				return len(keys) == 2
 			})
@@ -225,7 +226,7 @@ func TestLyingServer(t *testing.T) {
 			if resumed, _ := b.connect(t, one); resumed {
 				t.Error("a corrupted session resumed")
 			}
-			eventually(t, "the lineage ended", func() bool {
+			testtool.Eventually(t, "the lineage ended", func() bool {
 				raw.MSet(t.Context(), keys[0], values[0], keys[1], values[1]) // replayed
 				b.Clear()
 				resumed, result := b.connect(t, one)
@@ -253,7 +254,7 @@ func TestReplayDoesNotUndoRevocation(t *testing.T) {
 	for k, v := range saved {
 		raw.Set(t.Context(), k, v, time.Hour)
 	}
-	eventually(t, "the revocation reached the other replica", func() bool {
+	testtool.Eventually(t, "the revocation reached the other replica", func() bool {
 		b.Clear()
 		resumed, result := b.connect(t, client)
 		return !resumed && result == session.Revoked

@@ -1,6 +1,7 @@
-// Package testtool finds the programs that tests run: some are built from Go
-// modules on first use, others are packages of the operating system. A program
-// that is missing fails the test; nothing is ever skipped.
+// Package testtool finds the programs that tests run, and waits for what they
+// do. Some are built from Go modules on first use, others are packages of the
+// operating system. A program that is missing fails the test; nothing is ever
+// skipped.
 package testtool
 
 import (
