@@ -37,7 +37,7 @@ func runHealthcheck(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	answer, err := adminRequest(ctx, http.MethodGet, address, endpoint, "")
+	answer, err := adminRequest(ctx, address, endpoint, "")
 	if err != nil {
 		fmt.Fprintln(stderr, "tlsproxy healthcheck:", err)
 		return exitFailure
@@ -96,14 +96,16 @@ func dialable(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// adminRequest makes one request of the admin listener and returns the body of
-// a successful answer; any other status is an error that carries the body.
-func adminRequest(ctx context.Context, method, address, endpoint, body string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+endpoint, strings.NewReader(body))
+// adminRequest makes one request of the admin listener, a POST if there is a
+// body, and returns the body of a successful answer; any other status is an
+// error that carries the body.
+func adminRequest(ctx context.Context, address, endpoint, body string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+endpoint, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
 	if body != "" {
+		req.Method = http.MethodPost
 		req.Header.Set("Content-Type", "application/json")
 	}
 	// A proxy from the environment must not stand between a process and its

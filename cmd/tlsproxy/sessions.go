@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -60,7 +60,7 @@ func runSessions(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	answer, err := adminRequest(ctx, http.MethodPost, address, "/api/sessions/revoke", string(body))
+	answer, err := adminRequest(ctx, address, "/api/sessions/revoke", string(body))
 	if err != nil {
 		fmt.Fprintln(stderr, "tlsproxy sessions revoke:", err)
 		return exitFailure
@@ -72,7 +72,7 @@ func runSessions(args []string, stdout, stderr io.Writer) int {
 // revocationSubject reads what to revoke from a command's arguments.
 func revocationSubject(args []string) (session.Subject, error) {
 	if len(args) == 0 {
-		return session.Subject{}, fmt.Errorf("nothing named: want all, site, sni or certificate")
+		return session.Subject{}, errors.New("nothing named: want all, site, sni or certificate")
 	}
 	subject := session.Subject{Kind: session.Kind(args[0])}
 	names := args[1:]
