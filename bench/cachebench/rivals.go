@@ -73,6 +73,7 @@ func (t *theineCache[K]) put(k K) {
 	}
 	t.c.SetWithTTL(k, theSession, 1, t.lifetime)
 }
+func (t *theineCache[K]) settle()      { t.c.Wait() }
 func (t *theineCache[K]) get(k K) bool { _, ok := t.c.Get(k); return ok }
 func (t *theineCache[K]) remove(k K)   { t.c.Delete(k) }
 
@@ -108,9 +109,11 @@ func ristrettoOf[K ristretto.Key](cfg config) (*ristretto.Cache[K, *session], er
 }
 
 func (t *ristrettoInts) put(k int)      { t.c.SetWithTTL(k, theSession, 1, t.lifetime) }
+func (t *ristrettoInts) settle()        { t.c.Wait() }
 func (t *ristrettoInts) get(k int) bool { _, ok := t.c.Get(k); return ok }
 func (t *ristrettoInts) remove(k int)   { t.c.Del(k) }
 
 func (t *ristrettoHandles) put(k [32]byte)      { t.c.SetWithTTL(k[:], theSession, 1, t.lifetime) }
+func (t *ristrettoHandles) settle()             { t.c.Wait() }
 func (t *ristrettoHandles) get(k [32]byte) bool { _, ok := t.c.Get(k[:]); return ok }
 func (t *ristrettoHandles) remove(k [32]byte)   { t.c.Del(k[:]) }

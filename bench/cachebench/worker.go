@@ -119,10 +119,18 @@ type rounds[K comparable] struct {
 	random uint64
 }
 
+// settler is a target that applies puts later, or drops them if many are waiting.
+type settler interface{ settle() }
+
+// fill puts n new keys. It waits for targets that apply puts later.
 func (r *rounds[K]) fill(n int) {
-	for range n {
+	s, waits := r.t.(settler)
+	for i := range n {
 		r.t.put(r.key(r.next))
 		r.next++
+		if waits && (i%1024 == 0 || i == n-1) {
+			s.settle()
+		}
 	}
 }
 
