@@ -16,6 +16,7 @@ type Cache[K comparable, V any] struct {
 	seed     maphash.Seed
 	shards   []shard[K, V]
 	clock    func() int64
+	start    int64 // what the clock said when the cache was made
 	weigh    func(K, V) int64
 	onEvict  func(K, V, Reason)
 	maxBytes int64
@@ -48,6 +49,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		start := time.Now()
 		c.clock = func() int64 { return int64(time.Since(start)) }
 	}
+	c.start = c.clock()
 	c.SetLifetime(o.Lifetime)
 	n := o.Shards
 	if n == 0 {
@@ -109,8 +111,8 @@ func overhead[K comparable, V any](weights bool) int64 {
 	return n
 }
 
-// now reads the clock.
-func (c *Cache[K, V]) now() int64 { return c.clock() }
+// now returns the time since the cache was made.
+func (c *Cache[K, V]) now() int64 { return c.clock() - c.start }
 
 // time returns the time for a call that sets no lifetime.
 func (c *Cache[K, V]) time() int64 {
@@ -129,7 +131,7 @@ func (c *Cache[K, V]) after(d time.Duration) (now, expires int64) {
 		c.timed.Store(true)
 	}
 	now = c.now()
-	if now > forever-int64(d) {
+	if int64(d) > forever-now {
 		return now, forever
 	}
 	return now, now + int64(d)

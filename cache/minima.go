@@ -1,31 +1,44 @@
 package cache
 
-import "math"
-
-// Expiries that no clock reaches.
-const (
-	forever = math.MaxInt64 - 1 // of an entry without a lifetime
-	free    = math.MaxInt64     // of a slot without an entry
-)
-
 const (
 	fanOut    = 16
 	fanBits   = 4
+	fanMask   = fanOut - 1
 	maxLevels = 32 / fanBits
 	noNode    = ^uint32(0)
 )
+
+// Expiries that no clock reaches: a minimum has fanBits less for the time, which
+// still is eighteen years of nanoseconds from when the cache was made.
+const (
+	free    = 1<<(63-fanBits) - 1 // of a slot without an entry
+	forever = free - 1            // of an entry without a lifetime
+)
+
+// A minimum is the earliest expiry of sixteen slots or nodes, and which of them it
+// comes from: the time times fanOut, plus the number. So the least of two minima
+// brings its origin along, and a search need not look for it.
+type minimum int64
+
+const noMinimum = minimum(free<<fanBits | fanMask)
+
+func newMinimum(t int64, from uint32) minimum { return minimum(t<<fanBits | int64(from&fanMask)) }
+
+func (m minimum) time() int64 { return int64(m >> fanBits) }
+
+func (m minimum) from() uint32 { return uint32(m) & fanMask }
 
 // minima is a tree over the expiries of slots: mins[0] has the earliest of each group
 // of fanOut slots, mins[1] of each group of those, and so on up to the root.
 //
 // Every minimum is exact or too early, never too late: while now is before the root
 // nothing can have expired and nothing is searched. A minimum becomes too early when
-// the entry that it stands for goes. At each level at most one node, the pending one,
+// the entry that it comes from goes. At each level at most one node, the pending one,
 // is left so: removals that follow one another in a group cost one repair, and a
 // search has at most one node to repair at each level before it walks straight down
-// to a group where something has expired.
+// to the entry that expires first.
 type minima struct {
-	mins    [maxLevels]pages[int64]
+	mins    [maxLevels]pages[minimum]
 	levels  int
 	pending [maxLevels]uint32
 	root    int64
@@ -41,10 +54,10 @@ func (x *minima) init() {
 // grow makes room above n groups of slots.
 func (x *minima) grow(n uint32) {
 	for l := 0; ; l++ {
-		x.mins[l].grow(n, free)
+		x.mins[l].grow(n, noMinimum)
 		if l == x.levels {
 			x.levels++
-			*x.mins[l].at(0) = x.root
+			*x.mins[l].at(0) = newMinimum(x.root, 0)
 		}
 		if n <= 1 {
 			return
@@ -62,30 +75,30 @@ func (x *minima) shrink(n uint32) {
 	}
 }
 
-// lower brings the minima of group g and above down to t.
-func (x *minima) lower(g uint32, t int64) {
+// lower brings the minima above slot i down to t.
+func (x *minima) lower(i uint32, t int64) {
 	for l := range x.levels {
-		m := x.mins[l].at(g)
-		if t >= *m {
+		m := x.mins[l].at(i >> fanBits)
+		if t >= m.time() {
 			return
 		}
-		*m = t
-		g >>= fanBits
+		*m = newMinimum(t, i)
+		i >>= fanBits
 	}
 	x.root = t
 }
 
-// raise sets the minimum of node i at level l to its true value m, and marks its
-// parent if the old one had come from here.
-func (x *minima) raise(l int, i uint32, m int64) {
+// raise sets node i at level l to its true minimum m, and marks its parent if that
+// one's came from here.
+func (x *minima) raise(l int, i uint32, m minimum) {
 	p := x.mins[l].at(i)
 	old := *p
 	*p = m
 	switch {
-	case m == old:
+	case m.time() == old.time():
 	case l+1 == x.levels:
-		x.root = m
-	case *x.mins[l+1].at(i >> fanBits) == old:
+		x.root = m.time()
+	case x.mins[l+1].at(i>>fanBits).from() == i&fanMask:
 		if before := x.swap(l+1, i>>fanBits); before != noNode {
 			x.repair(l+1, before)
 		}
@@ -105,7 +118,13 @@ func (x *minima) swap(l int, i uint32) uint32 {
 
 // repair computes the minimum of node i at a level above the lowest.
 func (x *minima) repair(l int, i uint32) {
-	x.raise(l, i, minimum(x.mins[l-1].group(i)))
+	group := x.mins[l-1].group(i)
+	a, b := noMinimum, noMinimum // two chains, which the processor follows side by side
+	for j := uint32(0); j < fanOut; j += 2 {
+		a = min(a, group[j]&^fanMask|minimum(j))
+		b = min(b, group[j+1]&^fanMask|minimum(j+1))
+	}
+	x.raise(l, i, min(a, b))
 }
 
 // flush makes every minimum above the lowest level exact.
@@ -118,18 +137,12 @@ func (x *minima) flush() {
 	}
 }
 
-// group returns a group of slots where something has expired by now. All minima must
-// be exact, and the root must have passed.
-func (x *minima) group(now int64) (g uint32) {
-	for l := x.levels - 1; l > 0; l-- {
-		for i, t := range x.mins[l-1].group(g) {
-			if t <= now {
-				g = g<<fanBits + uint32(i)
-				break
-			}
-		}
+// earliest returns the slot that expires first. All minima must be exact.
+func (x *minima) earliest() (i uint32) {
+	for l := x.levels - 1; l >= 0; l-- {
+		i = i<<fanBits | x.mins[l].at(i).from()
 	}
-	return g
+	return i
 }
 
 // each calls f with every group of slots whose minimum has passed.
@@ -144,19 +157,9 @@ func (x *minima) eachBelow(l int, i uint32, now int64, f func(g uint32)) {
 		f(i)
 		return
 	}
-	for j, t := range x.mins[l-1].group(i) {
-		if t <= now {
-			x.eachBelow(l-1, i<<fanBits+uint32(j), now, f)
+	for j, m := range x.mins[l-1].group(i) {
+		if m.time() <= now {
+			x.eachBelow(l-1, i<<fanBits|uint32(j), now, f)
 		}
 	}
-}
-
-// minimum returns the least of a group. Four chains let the processor compare in
-// parallel.
-func minimum(g *[fanOut]int64) int64 {
-	a, b, c, d := g[0], g[1], g[2], g[3]
-	for i := 4; i < fanOut; i += 4 {
-		a, b, c, d = min(a, g[i]), min(b, g[i+1]), min(c, g[i+2]), min(d, g[i+3])
-	}
-	return min(a, b, c, d)
 }

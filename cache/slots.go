@@ -15,7 +15,7 @@ const stampBits = 24
 // move in the order of use touches three of them, and a removal three: they are kept
 // small, so that they lie close together.
 type slot struct {
-	expires    int64 // or forever, or free
+	expires    int64 // since the cache was made; or forever, or free
 	prev, next uint32
 	stamp      uint32 // when the entry was last put, or returned by Get
 	hash       uint32 // what the index knows the key by
@@ -98,9 +98,9 @@ func (s *slots) expire(i uint32, t int64) {
 	p.expires = t
 	g := i >> fanBits
 	switch m := *s.tree.mins[0].at(g); {
-	case t < m:
-		s.tree.lower(g, t)
-	case old == m && t > old:
+	case t < m.time():
+		s.tree.lower(i, t)
+	case m.from() == i&fanMask && t > old:
 		if before := s.tree.swap(0, g); before != noNode {
 			s.repair(before)
 		}
@@ -110,11 +110,12 @@ func (s *slots) expire(i uint32, t int64) {
 // repair computes the earliest expiry of a group.
 func (s *slots) repair(g uint32) {
 	group := s.group(g)
-	m := group[0].expires
-	for i := 1; i < fanOut; i++ {
-		m = min(m, group[i].expires)
+	a, b := noMinimum, noMinimum
+	for j := uint32(0); j < fanOut; j += 2 {
+		a = min(a, newMinimum(group[j].expires, j))
+		b = min(b, newMinimum(group[j+1].expires, j+1))
 	}
-	s.tree.raise(0, g, m)
+	s.tree.raise(0, g, min(a, b))
 }
 
 // flush makes every minimum exact.
@@ -127,11 +128,13 @@ func (s *slots) flush() {
 }
 
 // expired returns a slot that has expired by now, or 0, and how many slots it looked
-// at. It tries the group where the last removal was first.
+// at: the group where the last removal was, then the slot that expires first.
 func (s *slots) expired(now int64) (i uint32, visited int) {
 	if g := s.tree.pending[0]; g != noNode {
-		if i := s.expiredIn(g, now); i != 0 {
-			return i, fanOut
+		for j, p := range s.group(g) {
+			if p.expires <= now {
+				return g<<fanBits | uint32(j), fanOut
+			}
 		}
 		visited = fanOut
 	}
@@ -139,19 +142,7 @@ func (s *slots) expired(now int64) (i uint32, visited int) {
 	if now < s.tree.root {
 		return 0, visited
 	}
-	return s.expiredIn(s.tree.group(now), now), visited + fanOut
-}
-
-// expiredIn returns a slot of a group that has expired by now, or 0, which never
-// does.
-func (s *slots) expiredIn(g uint32, now int64) uint32 {
-	group := s.group(g)
-	for i := range group {
-		if group[i].expires <= now {
-			return g<<fanBits + uint32(i)
-		}
-	}
-	return 0
+	return s.tree.earliest(), visited + 1
 }
 
 // countExpired returns how many slots have expired by now, looking only into groups

@@ -55,7 +55,7 @@ func timePuts(kind string, size int, watch *stopwatch) error {
 
 // adversaries are patterns of lifetimes that a search for the earliest could stumble
 // over. Each is one put with what comes with it.
-var adversaries = []string{"plain", "falling", "random", "re-insert the earliest", "cut every second"}
+var adversaries = []string{"plain, in order", "plain, order of use shuffled", "falling", "random", "re-insert the earliest", "cut every second"}
 
 // adversarial measures the puts of each pattern into a full cache. It returns for each
 // the median put and the longest, in ns; what else the pattern does is not counted.
@@ -86,7 +86,7 @@ func adversary(name string, size, n int, watch *stopwatch) error {
 	life := time.Duration(size) * step // entries expire about when they must go
 	lifetime := func(i int) time.Duration {
 		switch name {
-		case "plain":
+		case "plain, in order", "plain, order of use shuffled":
 			return 1000 * time.Hour
 		case "falling":
 			return life*3 - time.Duration(i)*2*step%(life*2)
@@ -113,6 +113,11 @@ func adversary(name string, size, n int, watch *stopwatch) error {
 	for ; i < size; i++ {
 		clock.now += int64(step)
 		c.PutFor(handle(uint64(i)), theSession, lifetime(i))
+	}
+	if name == "plain, order of use shuffled" {
+		for range 2 * size {
+			c.Get(handle(r.Uint64N(uint64(size))))
+		}
 	}
 	runtime.GC()
 	next := func() { clock.now += int64(step); beside(i); i++ }

@@ -13,7 +13,7 @@ func TestWorker(t *testing.T) {
 		"shares tlsproxy 2000 200 1":             15,
 		"cliff fill 1000 0":                      4,
 		"cliff expire 1000 1":                    4,
-		"adversarial 1000 1000":                  10,
+		"adversarial 1000 1000":                  12,
 		"footprint tlsproxy 1000":                3,
 		"contention tlsproxy 1000 2 1":           2,
 		"replay insertion_order zipf 100 900 50": 4,
