@@ -409,6 +409,11 @@ func TestClientOCSP(t *testing.T) {
 			t.Errorf("%s of %s is counted %v times", reason, site, n)
 		}
 	}
+	for _, result := range []string{"good", "revoked", "unavailable"} {
+		if n := p.metric("tlsproxy_client_ocsp_checks_total", fmt.Sprintf("result=%q", result)); n < 1 {
+			t.Errorf("checks of client certificates with the result %s: %v", result, n)
+		}
+	}
 	if n := p.metric("tlsproxy_client_auth_ocsp_soft_failures_total", `site="soft.test"`); n < 4 {
 		t.Errorf("%v soft failures are counted", n)
 	}

@@ -38,7 +38,7 @@ func cacheSources(o Options) []namedCache {
 		all = append(all, namedCache{"ocsp", func() cacheNumbers { return ofCache(o.OCSP().Cache) }})
 	}
 	if o.ClientOCSP != nil {
-		all = append(all, namedCache{"client_ocsp", func() cacheNumbers { return ofCache(o.ClientOCSP()) }})
+		all = append(all, namedCache{"client_ocsp", func() cacheNumbers { return ofCache(o.ClientOCSP().Cache) }})
 	}
 	return all
 }

@@ -101,6 +101,19 @@ func certStatsCollector(read func() certs.Stats) prometheus.Collector {
 	}
 }
 
+func clientOCSPCollector(read func() ocsp.CheckerStats) prometheus.Collector {
+	checks := counter("client_ocsp_checks_total", "OCSP checks of client certificates, by result: good, revoked, unknown or unavailable.", "result")
+	return pull{
+		metrics: []metric{checks},
+		collect: func(emit emit) {
+			s := read()
+			for _, r := range union([]string{"good", "revoked", "unknown", "unavailable"}, s.Checks) {
+				emit(checks, float64(s.Checks[r]), r)
+			}
+		},
+	}
+}
+
 func ocspCollector(read func() ocsp.Stats) prometheus.Collector {
 	var (
 		fetches = counter("ocsp_fetches_total", "Exchanges with OCSP responders, by result.", "result")

@@ -28,7 +28,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/tlsproxy/tlsproxy/cache"
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/ocsp"
@@ -51,7 +50,7 @@ type Options struct {
 	Sessions     func() session.Stats
 	OCSP         func() ocsp.Stats
 	Staples      func() []ocsp.CertificateStatus // needs Certificates too, which names them
-	ClientOCSP   func() cache.Stats              // the cache of answers about client certificates
+	ClientOCSP   func() ocsp.CheckerStats        // the checks of client certificates, with their cache
 	Certificates func() []certs.Status
 	CertStats    func() certs.Stats
 	ClientAuth   func() []ClientAuth
@@ -120,6 +119,7 @@ func pulled(o Options) []prometheus.Collector {
 	add(o.Front != nil, func() prometheus.Collector { return frontCollector(o.Front, o.Upgraded) })
 	add(o.Sessions != nil, func() prometheus.Collector { return sessionCollector(o.Sessions) })
 	add(o.OCSP != nil, func() prometheus.Collector { return ocspCollector(o.OCSP) })
+	add(o.ClientOCSP != nil, func() prometheus.Collector { return clientOCSPCollector(o.ClientOCSP) })
 	add(o.Certificates != nil, func() prometheus.Collector { return certificateCollector(o.Certificates, o.Staples) })
 	add(o.CertStats != nil, func() prometheus.Collector { return certStatsCollector(o.CertStats) })
 	add(o.ClientAuth != nil, func() prometheus.Collector { return clientAuthCollector(o.ClientAuth) })

@@ -21,11 +21,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"github.com/tlsproxy/tlsproxy/cache"
 	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/metrics"
+	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
 	"github.com/tlsproxy/tlsproxy/upstream"
@@ -42,7 +42,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	return metrics.New(metrics.Options{
 		Store:   s.store.Status,
 		Version: "v0.0.0-test", Front: s.front.Stats, Upgraded: s.upgrades.Len, Sessions: s.sessions.Stats,
-		OCSP: s.stapler.Stats, Staples: s.stapler.Status, ClientOCSP: func() cache.Stats { return cache.Stats{} },
+		OCSP: s.stapler.Stats, Staples: s.stapler.Status, ClientOCSP: func() ocsp.CheckerStats { return ocsp.CheckerStats{} },
 		Certificates: s.certs.Status, CertStats: s.certs.Stats,
 		ClientAuth: func() []metrics.ClientAuth { return []metrics.ClientAuth{{Site: "a", CRLExpiry: time.Now()}} },
 		Upstreams:  func() []upstream.Status { return []upstream.Status{s.pool.Status()} },

@@ -204,6 +204,7 @@ func (s *stack) newMetrics(t *testing.T, logger *slog.Logger) {
 		Upgraded:     s.upgrades.Len,
 		Sessions:     s.sessions.Stats,
 		OCSP:         s.stapler.Stats,
+		ClientOCSP:   must(ocsp.NewClientChecker(ocsp.CheckerOptions{})).Stats,
 		Staples:      s.stapler.Status,
 		Certificates: s.certs.Status,
 		CertStats:    s.certs.Stats,

@@ -24,7 +24,7 @@ func (p *program) buildMetrics(*config.Config) error {
 		Sessions:     p.resumer.Stats,
 		OCSP:         p.ocspStats,
 		Staples:      p.staples,
-		ClientOCSP:   p.clientOCSP,
+		ClientOCSP:   p.checker.Stats,
 		Certificates: p.certs.Status,
 		CertStats:    p.certs.Stats,
 		ClientAuth:   p.clientAuthMetrics,
@@ -105,7 +105,7 @@ func (p *program) status() admin.Status {
 		Caches: []admin.Cache{
 			sessionCache(sessions.Stats),
 			adminCache("ocsp", staples.Cache),
-			adminCache("client_ocsp", p.clientOCSP()),
+			adminCache("client_ocsp", p.checker.Stats().Cache),
 		},
 		Upstreams:  p.upstreams(),
 		ClientAuth: p.clientAuthStatus(),
@@ -159,9 +159,6 @@ func evictions(e cache.Evictions) map[string]uint64 {
 	}
 	return counts
 }
-
-// clientOCSP is the cache of answers about client certificates.
-func (p *program) clientOCSP() cache.Stats { return p.checker.Stats().Cache }
 
 func (p *program) upstreams() []upstream.Status {
 	g := p.generation.Load()
