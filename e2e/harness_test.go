@@ -253,7 +253,10 @@ func (p *proxy) reload() (int, string) {
 // post sends JSON to the admin listener.
 func (p *proxy) post(path, body string) (int, string) {
 	p.t.Helper()
-	resp, err := http.Post("http://"+p.admin+path, "application/json", strings.NewReader(body))
+	// Each on a connection of its own: one that was kept may be closed at the
+	// moment of its next use by a server whose address has moved.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Post("http://"+p.admin+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
