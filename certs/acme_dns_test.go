@@ -36,7 +36,7 @@ ns A 127.0.0.1
 `))
 	var log *logBuffer
 	startReady(t, func() *exec.Cmd {
-		addr = freeAddr(t)
+		addr = testtool.FreeAddr(t)
 		_, port, _ := net.SplitHostPort(addr)
 		writeFile(t, conf, fmt.Appendf(nil, `%s
 options {

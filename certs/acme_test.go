@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // TestObtain obtains certificates by HTTP-01 and TLS-ALPN-01, with every key
@@ -213,7 +215,7 @@ func TestSecondIssuer(t *testing.T) {
 	refusing.add(s)
 	issuing.add(s)
 	first, second := refusing.source(nil).ACME.Issuers[0], issuing.source(nil).ACME.Issuers[0]
-	away := Issuer{Directory: "https://" + freeAddr(t) + "/dir"}
+	away := Issuer{Directory: "https://" + testtool.FreeAddr(t) + "/dir"}
 	load(t, s,
 		Source{ACME: &ACME{Hosts: []string{"two.test"}, Issuers: []Issuer{first, second}}},
 		Source{ACME: &ACME{Hosts: []string{"away.test"}, Issuers: []Issuer{away, second}}},

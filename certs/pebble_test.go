@@ -69,7 +69,7 @@ func newPebble(t *testing.T, o pebbleOptions) *pebble {
 	bin := testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble"+pebbleVersion)
 	configFile := filepath.Join(dir, "pebble.json")
 	startReady(t, func() *exec.Cmd {
-		acmeAddr, mgmtAddr := freeAddr(t), freeAddr(t)
+		acmeAddr, mgmtAddr := testtool.FreeAddr(t), testtool.FreeAddr(t)
 		p.directory, p.mgmt = "https://"+acmeAddr+"/dir", "https://"+mgmtAddr
 		writeFile(t, configFile, p.config(o, own, acmeAddr, mgmtAddr))
 		cmd := exec.Command(bin, "-config", configFile, "-dnsserver", dnsServer)
@@ -178,23 +178,12 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// freeAddr is a loopback address that was free a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // startDNS runs Pebble's name server, which answers 127.0.0.1 for every name.
 func startDNS(t *testing.T) (server, management string) {
 	t.Helper()
 	bin := testtool.Install(t, "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"+pebbleVersion)
 	startReady(t, func() *exec.Cmd {
-		server, management = freeAddr(t), freeAddr(t)
+		server, management = testtool.FreeAddr(t), testtool.FreeAddr(t)
 		return exec.Command(bin, "-dnsserver", server, "-management", management,
 			"-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "")
 	}, func() bool {

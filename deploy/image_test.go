@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 const repository = ".."
@@ -191,21 +192,11 @@ func (c *container) files(t *testing.T) []string {
 	return names
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // TestImage runs the image's binary as the image's user in a root directory that
 // holds what the image holds: no shell, no /proc, no /tmp, no /etc/passwd, and
 // nothing writable but the state directory.
 func TestImage(t *testing.T) {
-	port, admin := freePort(t), freePort(t)
+	port, admin := testtool.FreePort(t), testtool.FreePort(t)
 	c := newContainer(t, fmt.Sprintf(`
 listeners: [{address: "127.0.0.1:%d"}]
 certificates: [{local: {hosts: [localhost]}}]

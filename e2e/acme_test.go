@@ -56,8 +56,8 @@ func startPebble(t *testing.T, p *proxy, o pebbleOptions) *pebble {
 	if o.responder != "" {
 		keys = "rsa" // the only ones that Pebble hands out, for a responder to sign with
 	}
-	acme, mgmt := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	dns, dnsMgmt := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	acme, mgmt := testtool.FreeAddr(t), testtool.FreeAddr(t)
+	dns, dnsMgmt := testtool.FreeAddr(t), testtool.FreeAddr(t)
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": acme, "managementListenAddress": mgmt,
 		"certificate": filepath.Join(p.dir, "pebble.crt"), "privateKey": filepath.Join(p.dir, "pebble.key"),

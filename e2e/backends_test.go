@@ -264,7 +264,7 @@ func fetch(t *testing.T, client *http.Client, url string) (int, string) {
 // TestNginxBackend is a real server behind the proxy, with a body of some size.
 func TestNginxBackend(t *testing.T) {
 	nginx := testtool.Require(t, "nginx", "nginx-light")
-	port, dir := freePort(t), t.TempDir()
+	port, dir := testtool.FreePort(t), t.TempDir()
 	os.MkdirAll(filepath.Join(dir, "www"), 0o755)
 	os.Chmod(dir, 0o755)
 	body := strings.Repeat("0123456789", 300_000)

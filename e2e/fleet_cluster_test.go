@@ -20,10 +20,10 @@ func startRedisCluster(t *testing.T) *redisCluster {
 	c := &redisCluster{t: t}
 	var addresses []string
 	for range 3 {
-		node := &redisServer{t: t, port: freePort(t)}
+		node := &redisServer{t: t, port: testtool.FreePort(t)}
 		node.args = []string{
 			"--port", fmt.Sprint(node.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--appendonly", "no",
-			"--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(freePort(t)), "--cluster-node-timeout", "1000",
+			"--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(testtool.FreePort(t)), "--cluster-node-timeout", "1000",
 			"--cluster-require-full-coverage", "no", "--loglevel", "warning",
 		}
 		node.start()

@@ -38,7 +38,7 @@ type redisServer struct {
 // startRedis starts a server with a password.
 func startRedis(t *testing.T, password string) *redisServer {
 	t.Helper()
-	r := &redisServer{t: t, port: freePort(t)}
+	r := &redisServer{t: t, port: testtool.FreePort(t)}
 	r.args = []string{
 		"--port", fmt.Sprint(r.port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--requirepass", password,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--loglevel", "warning",
@@ -320,7 +320,7 @@ func (p *proxy) restart() {
 // them the clients' addresses. It returns its address.
 func (f *fleet) startHAProxy() string {
 	f.t.Helper()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(f.t))
+	address := testtool.FreeAddr(f.t)
 	config := filepath.Join(f.t.TempDir(), "haproxy.cfg")
 	text := fmt.Sprintf(`defaults
   mode tcp

@@ -226,6 +226,9 @@ func TestFleetWithALyingStore(t *testing.T) {
 		if n := f.b.metric("tlsproxy_store_calls_total", `result="corrupt"`) - before; n != 2 {
 			t.Errorf("%s: tlsproxy_store_calls_total{result=corrupt} grew by %v, want 2", name, n)
 		}
+		// They are written behind the handshakes, and must not arrive among
+		// those of the next round.
+		eventually(t, "the sessions of the full handshakes are in the store too", func() bool { return len(sessions()) == 4 })
 	}
 	f.shares(f.a, tls.VersionTLS13)
 }

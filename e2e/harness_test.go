@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // binary is the program under test, built once by TestMain.
@@ -79,17 +81,6 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// freePort returns a TCP port of loopback that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // proxy is one running tlsproxy.
 type proxy struct {
 	t      *testing.T
@@ -129,9 +120,9 @@ func newProxy(t *testing.T, text string) *proxy {
 	t.Helper()
 	p := &proxy{
 		t: t, dir: t.TempDir(),
-		addr:  net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))),
-		http:  net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))),
-		admin: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))),
+		addr:  net.JoinHostPort("127.0.0.1", strconv.Itoa(testtool.FreePort(t))),
+		http:  net.JoinHostPort("127.0.0.1", strconv.Itoa(testtool.FreePort(t))),
+		admin: net.JoinHostPort("127.0.0.1", strconv.Itoa(testtool.FreePort(t))),
 	}
 	p.writeConfig(text)
 	return p

@@ -80,7 +80,7 @@ func TestStapleOfOpenSSLResponder(t *testing.T) {
 		return
 	}
 	ca := newCA(t)
-	port := freePort(t)
+	port := testtool.FreePort(t)
 	p := newProxy(t, filesConfig)
 	cert := p.issue(ca, "tls", pki.Request{
 		Names: []string{"localhost"}, OCSPServers: []string{fmt.Sprintf("http://127.0.0.1:%d/", port)},

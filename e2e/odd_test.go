@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
+
 	"golang.org/x/net/http2"
 )
 
@@ -237,7 +239,7 @@ func TestPlainListenerFollowsReload(t *testing.T) {
 // right after the other.
 func TestPlainAddressesToAndFro(t *testing.T) {
 	p := startProxy(t, echoConfig)
-	here, there := p.admin, net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	here, there := p.admin, net.JoinHostPort("127.0.0.1", strconv.Itoa(testtool.FreePort(t)))
 	for range 10 {
 		for _, move := range [][2]string{{here, there}, {there, here}} {
 			p.admin = move[1]

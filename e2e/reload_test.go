@@ -215,7 +215,7 @@ func TestReloadMovesListeners(t *testing.T) {
 		t.Errorf("the old listener does not serve after the refused reload: %v", err)
 	}
 
-	p.addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t)))
+	p.addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(testtool.FreePort(t)))
 	p.writeConfig(echoConfig)
 	p.mustReload()
 	if _, err := p.servedSerial(pool, "localhost"); err != nil {

@@ -101,7 +101,7 @@ func TestRevokedAndCommands(t *testing.T) {
 		return
 	}
 	ca := newCA(t)
-	port := freePort(t)
+	port := testtool.FreePort(t)
 	p := newProxy(t, filesConfig)
 	cert := p.issue(ca, "tls", pki.Request{Names: []string{"localhost"}, OCSPServers: []string{fmt.Sprintf("http://127.0.0.1:%d", port)}})
 	issuer := p.write("issuer.pem", string(pki.CertificatePEM(ca.Certificate)))
@@ -365,7 +365,7 @@ func TestClientOCSP(t *testing.T) {
 	p := newProxy(t, clientsConfig)
 	p.issue(ca, "tls", pki.Request{Names: []string{"off.test", "soft.test", "hard.test"}})
 	p.write("clients.pem", string(pki.CertificatePEM(clients.Certificate)))
-	answering, later, nobody := freePort(t), freePort(t), freePort(t)
+	answering, later, nobody := testtool.FreePort(t), testtool.FreePort(t), testtool.FreePort(t)
 	short := startGated(t, clients, pki.ResponderOptions{Validity: 4 * time.Second})
 	issue := func(name, url string) tls.Certificate {
 		cert, err := clients.Issue(pki.Request{Names: []string{name}, Client: true, OCSPServers: []string{url}})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // With a store that is not there, everything on standard error is a line of the
@@ -24,7 +26,7 @@ sites:
     routes: [{upstream: echo}]
 upstreams:
   echo: {backends: ["builtin:echo"]}
-`, freePort(t)))
+`, testtool.FreePort(t)))
 	p.write("store.keys", newKeyLine()+"\n")
 	p.start()
 	p.waitReady()

@@ -3,7 +3,6 @@ package metrics_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"os/exec"
 	"sync"
 	"testing"
@@ -53,11 +52,4 @@ func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.output.Write(b)
-}
-
-// freePort returns an address at which nobody listens.
-func freePort() string {
-	ln := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer ln.Close()
-	return ln.Addr().String()
 }

@@ -57,7 +57,7 @@ scrape_configs:
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := freePort()
+	addr := testtool.FreeAddr(t)
 	start(t, bin, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr, "--log.level=warn")
 	p := &prometheusServer{url: "http://" + addr}

@@ -162,7 +162,7 @@ func (s *stack) newCertStore(t *testing.T, ctx context.Context, logger *slog.Log
 // newRedis starts a real server and a Store on it.
 func (s *stack) newRedis(t *testing.T, logger *slog.Logger) {
 	t.Helper()
-	addr := freePort()
+	addr := testtool.FreeAddr(t)
 	host, port, _ := net.SplitHostPort(addr)
 	s.redis = start(t, testtool.Require(t, "redis-server", "redis-server"), "--bind", host, "--port", port, "--save", "", "--dir", t.TempDir())
 	keys := filepath.Join(t.TempDir(), "keys")

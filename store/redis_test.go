@@ -126,33 +126,11 @@ func (r *redisServer) raw() *redis.Client {
 	return c
 }
 
-// freeAddress returns an address on loopback that nobody uses, with a port
-// that leaves room for a cluster's bus above it.
+// freeAddress returns an address on loopback that nobody uses, with room for a
+// cluster's bus above it.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	for range 1000 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := ln.Addr().(*net.TCPAddr).Port
-		ln.Close()
-		port = 20000 + port%20000
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		if listenable(address) && listenable(fmt.Sprintf("127.0.0.1:%d", port+10000)) {
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
-func listenable(address string) bool {
-	ln, err := net.Listen("tcp", address)
-	if err == nil {
-		ln.Close()
-	}
-	return err == nil
+	return fmt.Sprintf("127.0.0.1:%d", testtool.FreePort(t, 10_000))
 }
 
 func pauseFor(t testing.TB, d time.Duration) { pause(t.Context(), d) }
