@@ -93,8 +93,8 @@ func experiment(f []string, args []int) (string, error) {
 		return adversarial(args[1], args[2])
 	case "footprint": // name entries
 		return footprint(name, args[2])
-	case "contention": // name size goroutines milliseconds
-		return contention(name, args[2], args[3], args[4])
+	case "contention": // name size goroutines milliseconds shards
+		return contention(name, args[2], args[3], args[4], args[5])
 	case "replay": // name kind size arrivals pressure*100
 		return replay(name, f[2], args[3], args[4], float64(args[5])/100)
 	}

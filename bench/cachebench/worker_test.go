@@ -15,7 +15,7 @@ func TestWorker(t *testing.T) {
 		"cliff expire 1000 1":                    4,
 		"adversarial 1000 1000":                  12,
 		"footprint tlsproxy 1000":                3,
-		"contention tlsproxy 1000 2 1":           2,
+		"contention tlsproxy 1000 2 1 3":         2,
 		"replay insertion_order zipf 100 900 50": 4,
 		"replay tlsproxy returning 100 900 300":  4,
 	} {
