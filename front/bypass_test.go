@@ -136,6 +136,7 @@ func TestAuthorisationOfResumedConnections(t *testing.T) {
 		if _, _, err := r.visit(config); alertOf(err) == "" {
 			t.Errorf("a client taken off the list: %v; want an alert", err)
 		}
+		testtool.Eventually(t, "the refusal to be told of", func() bool { return len(r.observer.reasons()) >= 4 })
 
 		// A broken file closes this site and no other.
 		write(t, dir, "allow", []byte("broken"))
