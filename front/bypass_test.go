@@ -6,11 +6,11 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"math/big"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/clientauth"
-	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
 // verifier makes a clientauth.Verifier of options.
@@ -136,7 +136,7 @@ func TestAuthorisationOfResumedConnections(t *testing.T) {
 		if _, _, err := r.visit(config); alertOf(err) == "" {
 			t.Errorf("a client taken off the list: %v; want an alert", err)
 		}
-		testtool.Eventually(t, "the refusal to be told of", func() bool { return len(r.observer.reasons()) >= 4 })
+		r.waitTold(4)
 
 		// A broken file closes this site and no other.
 		write(t, dir, "allow", []byte("broken"))
@@ -146,17 +146,12 @@ func TestAuthorisationOfResumedConnections(t *testing.T) {
 		if _, _, err := r.visit(config); alertOf(err) != "internal error" {
 			t.Errorf("a closed site: %v; want the alert internal_error", err)
 		}
+		r.waitTold(5)
 		r.mustVisit(r.client("b.example", version, nil))
 		want := []Reason{"", "", ReasonCertRevoked, ReasonCertDenied, ReasonAuthUnavailable, ""}
-		testtool.Eventually(t, "every connection to be told of", func() bool { return len(r.observer.reasons()) >= len(want) })
-		reasons := r.observer.reasons()
-		if len(reasons) != len(want) {
-			t.Fatalf("reasons %q; want %q", reasons, want)
-		}
-		for i := range want {
-			if reasons[i] != want[i] {
-				t.Errorf("reason %d: %s; want %s", i, reasons[i], want[i])
-			}
+		r.waitTold(len(want))
+		if reasons := r.observer.reasons(); !slices.Equal(reasons, want) {
+			t.Errorf("reasons %q; want %q", reasons, want)
 		}
 	})
 }

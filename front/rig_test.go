@@ -303,6 +303,13 @@ func (r *rig) mustVisit(config *tls.Config) (tls.ConnectionState, string) {
 	return state, body
 }
 
+// waitTold waits until the observer was told of n connections. A client may see
+// its alert before the observer hears of it.
+func (r *rig) waitTold(n int) {
+	r.t.Helper()
+	testtool.Eventually(r.t, "connections to be told of", func() bool { return len(r.observer.reasons()) >= n })
+}
+
 // waitFailure waits for a connection that failed and returns its reason.
 func (r *rig) waitFailure() Reason {
 	r.t.Helper()
