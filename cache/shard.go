@@ -110,14 +110,22 @@ func (s *shard[K, V]) stampAt(now int64) uint32 {
 	return s.stamp
 }
 
-// store puts an entry of the given weight, which must fit the shard's bounds.
+// store puts an entry of the given weight, which must fit the shard's bounds. It
+// reclaims one expired entry, if there is one, whether room is needed or not: so a
+// shard does not grow over what has expired, and a put costs hardly more than one that
+// evicts. What has expired is searched for first, so that the processor can fetch its
+// bucket and that of the key side by side.
 func (s *shard[K, V]) store(hash uint32, k *K, v *V, weight, expires, now int64) {
 	s.counts.puts++
+	old := s.expired(now)
 	if i := s.find(hash, k); i != 0 {
 		s.replace(i, now)
 		s.fill(i, k, v, weight, expires, now)
+		if old != 0 && old != i {
+			s.remove(old, ReasonExpired)
+		}
 	} else {
-		if i = s.victim(now); i == 0 {
+		if i = s.victim(old, now); i == 0 {
 			i = s.slot()
 		}
 		s.fill(i, k, v, weight, expires, now)
@@ -139,24 +147,21 @@ func (s *shard[K, V]) replace(i uint32, now int64) {
 	s.report(s.entries.at(i), reason)
 }
 
-// victim reports an entry that gives its slot to another with another key: one that
-// has expired, whether there is room or not, or the least recently used in a full
-// shard. 0: none goes. Since each new entry takes the place of an expired one while
-// there are any, a shard does not grow over what has expired, and a put costs hardly
-// more than one that evicts.
-func (s *shard[K, V]) victim(now int64) uint32 {
+// victim reports an entry that gives its slot to another with another key, and returns
+// the slot: old, which has expired, or else the least recently used in a full shard.
+// 0: none goes.
+func (s *shard[K, V]) victim(old uint32, now int64) uint32 {
 	reason := ReasonExpired
-	i := s.expired(now)
-	if i == 0 {
+	if old == 0 {
 		if s.held != s.capacity {
 			return 0
 		}
-		reason, i = ReasonCapacity, s.slots.last(used)
-		s.noteIdle(i, now)
+		reason, old = ReasonCapacity, s.slots.last(used)
+		s.noteIdle(old, now)
 	}
-	s.report(s.entries.at(i), reason)
-	s.index.remove(s.slots.at(i).hash, i)
-	return i
+	s.report(s.entries.at(old), reason)
+	s.index.remove(s.slots.at(old).hash, old)
+	return old
 }
 
 // fill writes an entry over what its slot held.
