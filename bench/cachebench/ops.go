@@ -67,7 +67,7 @@ func (p pair) stop() error { return errors.Join(p.mine.stop(), p.theirs.stop()) 
 // worth a third of its speed in a virtual machine. So there are two sessions, with
 // either order.
 func (b *Bench) compare(rivalName string, c opsCase) ([]OpsRow, error) {
-	sessions, rounds := 1, pick(b, 6, 3)
+	sessions, rounds := 1, pick(b, 5, 3)
 	if c.size >= 1_000_000 {
 		sessions, rounds = 2, pick(b, 3, 2)
 	}

@@ -10,30 +10,27 @@ import (
 var opNames = []string{"put", "get", "delete"}
 
 // opsPlan says which rivals are measured where: all of them with handles and a
-// lifetime, though some take too long to fill when they are large; the JDK and the
-// fastest exact one everywhere.
+// lifetime, but for those that take too long to fill when they are large; the JDK and
+// the fastest exact one everywhere that has a target.
 func (b *Bench) opsPlan() (plan []opsCase) {
 	all := make([]string, len(rivals))
 	for i, r := range rivals {
 		all[i] = r.name
 	}
 	few := []string{"jdk-hard", "golang-lru"}
-	large := append([]string{"otter"}, few...)
-	for _, size := range pick(b, []int{20_480, 204_800, 5_120_000}, []int{20_480, 204_800}) {
-		for _, keys := range []string{"handle", "int"} {
-			for _, lifetime := range []int{86_400, 0} {
-				names := few
-				if keys == "handle" && lifetime > 0 {
-					names = all
-					if size > 1_000_000 {
-						names = large
-					}
-				}
-				plan = append(plan, opsCase{keys, size, lifetime, names})
-			}
-		}
+	for _, size := range []int{20_480, 204_800} {
+		plan = append(plan,
+			opsCase{"handle", size, 86_400, all}, opsCase{"handle", size, 0, few},
+			opsCase{"int", size, 86_400, few}, opsCase{"int", size, 0, few})
 	}
-	return append(plan, opsCase{"handle", 2_000_000, 86_400, []string{"jdk-hard"}})
+	plan = append(plan, opsCase{"handle", 2_000_000, 86_400, few[:1]})
+	if b.quick {
+		return plan
+	}
+	const large = 5_120_000
+	return append(plan,
+		opsCase{"handle", large, 86_400, append(few, "otter")}, opsCase{"handle", large, 0, few},
+		opsCase{"int", large, 86_400, few}, opsCase{"int", large, 0, few[:1]})
 }
 
 func (b *Bench) measureOps(r *Report) error {
