@@ -67,13 +67,13 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	return c, nil
 }
 
-// A call holds its shard's lock for most of its time, so with sixteen shards for each
-// processor one call in twenty or so meets another. They are worth their unevenness
+// A call holds its shard's lock for most of its time, so with 32 shards for each
+// processor one call in forty or so meets another. They are worth their unevenness
 // only when each holds much.
 const (
-	minShardEntries = 4096
+	minShardEntries = 2048
 	minShardBytes   = 4 << 20
-	shardsPerProc   = 16
+	shardsPerProc   = 32
 )
 
 // shardCount returns a power of two: several shards for each processor, fewer if

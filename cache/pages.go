@@ -3,7 +3,7 @@ package cache
 // The arrays of a shard grow by pages, so that a large capacity costs nothing
 // before it is used and growing never copies more than the first page.
 const (
-	pageBits  = 11
+	pageBits  = 10
 	pageSize  = 1 << pageBits
 	pageMask  = pageSize - 1
 	firstPage = 16 // what the first page starts with; it doubles up to pageSize

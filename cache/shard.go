@@ -24,25 +24,27 @@ type eviction[K comparable, V any] struct {
 }
 
 // A shard is one part of a cache: its own lock, its own order and its share of the
-// bounds. A slot number leads to the entry, its weight, its node in the order and its
-// expiry, each in an array of their own, so that what is walked lies close together
-// and the arrays hold no pointers where keys and values hold none.
+// bounds. What every call writes comes first, in one cache line, since that line goes
+// from processor to processor; what most calls only read comes after it.
 type shard[K comparable, V any] struct {
-	mu sync.Mutex
+	mu     sync.Mutex
+	ops    uint32
+	stamp  uint32
+	counts counts
+
+	gone []eviction[K, V] // for OnEvict, once the lock is free
 	state[K, V]
 
 	c        *Cache[K, V]
 	capacity int   // or unbounded
 	maxBytes int64 // or unbounded
-	ops      uint32
-	stamp    uint32
-	counts   counts
-	gone     []eviction[K, V] // for OnEvict, once the lock is free
 
 	_ [64]byte // keeps a neighbour's lock out of this cache line
 }
 
-// state is what Clear throws away.
+// state is what Clear throws away. A slot number leads to the slot, to the entry, and
+// to its weight, each in an array of their own, so that what is walked lies close
+// together and the arrays hold no pointers where keys and values hold none.
 type state[K comparable, V any] struct {
 	entries pages[entry[K, V]]
 	weights pages[int64] // empty unless entries have weights
