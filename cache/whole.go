@@ -177,7 +177,8 @@ func (c *Cache[K, V]) reclaimAll(s *shard[K, V]) {
 }
 
 // SetCapacity changes the greatest number of entries, evicts what is too much, in
-// the order that a put would, and gives its memory back. n ≤ 0: unbounded.
+// the order that a put would, and gives its memory back. n ≤ 0: unbounded. The number
+// of shards stays: with fewer entries than shards, some shards hold nothing.
 func (c *Cache[K, V]) SetCapacity(n int) {
 	c.resize.Lock()
 	defer c.resize.Unlock()

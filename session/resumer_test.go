@@ -203,7 +203,7 @@ func TestSetLimits(t *testing.T) {
 		p := newProxy(t, Options{})
 		c := client(version, "a.test")
 		p.full(t, c)
-		if err := p.r.SetLimits(Limits{Capacity: 5, Lifetime: time.Minute}); err != nil {
+		if err := p.r.SetLimits(Limits{Capacity: 40, Lifetime: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		p.connect(t, c).want(t, true, Hit)
@@ -212,14 +212,14 @@ func TestSetLimits(t *testing.T) {
 		if err := p.r.SetLimits(Limits{Capacity: -1}); err == nil {
 			t.Error("a negative capacity was taken")
 		}
-		if s := p.r.Status(); s.Lifetime != time.Minute || s.Capacity != 5 || s.ReuseWindow != "10s" {
+		if s := p.r.Status(); s.Lifetime != time.Minute || s.Capacity != 40 || s.ReuseWindow != "10s" {
 			t.Errorf("%+v", s)
 		}
-		for range 20 {
+		for range 80 {
 			p.full(t, client(version, "a.test"))
 		}
-		if n := p.r.cache.Len(); n > 5 {
-			t.Errorf("%d sessions are held, want at most 5", n)
+		if n := p.r.cache.Len(); n > 40 {
+			t.Errorf("%d sessions are held, want at most 40", n)
 		}
 	})
 }
