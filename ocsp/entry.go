@@ -20,7 +20,7 @@ type entry struct {
 	refs int                // guarded by Stapler.mu
 	stop context.CancelFunc // ends its worker; nil: none was started; guarded by Stapler.mu
 
-	waiters atomic.Int32  // Prepare calls that wait for settled
+	waiters atomic.Int32  // Prepare calls that wait for settled, or are about to
 	settled chan struct{} // closed when it is first stapled, or known to be revoked
 	fetch   sync.Mutex    // held during a refresh: one at a time
 

@@ -128,6 +128,9 @@ func (s *Stapler) Prepare(ctx context.Context, cert *tls.Certificate) error {
 		return errors.New("ocsp: a certificate to be stapled needs its Leaf")
 	}
 	e, fresh, running := s.register(cert)
+	if fresh {
+		defer e.waiters.Add(-1)
+	}
 	if e.problem == "" && e.target.local != nil {
 		s.refresh(ctx, e) // in this process: nobody to wait for
 	}
@@ -144,13 +147,16 @@ func (s *Stapler) Prepare(ctx context.Context, cert *tls.Certificate) error {
 	return nil
 }
 
-// register adds a reference to cert's entry, making it if need be.
+// register adds a reference to cert's entry, making it if need be. Whoever makes it
+// is one of its waiters before any worker can see it: its first fetch may be over
+// before its maker goes on.
 func (s *Stapler) register(cert *tls.Certificate) (e *entry, fresh, running bool) {
 	key := sha256.Sum256(cert.Certificate[0])
 	if e, running := s.retain(key, nil); e != nil {
 		return e, false, running
 	}
 	made := s.newEntry(key, cert)
+	made.waiters.Add(1)
 	made.fetch.Lock() // nothing is fetched before we know what is stored
 	defer made.fetch.Unlock()
 	e, running = s.retain(key, made)
