@@ -26,6 +26,7 @@ test race: export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
 test: deps ## every test, in random order
 	go test -shuffle=on -timeout 20m ./...
+	go -C bench test -shuffle=on ./...
 
 race: deps ## every test of the library packages, under the race detector
 	go test -race -shuffle=on -timeout 20m $$(go list ./... | grep -v /e2e)
@@ -40,6 +41,7 @@ fmt: ## fail if a file is not formatted
 
 vet: ## go vet
 	go vet ./...
+	go -C bench vet ./...
 
 tidy: ## fail if go.mod or go.sum of a module is not tidy
 	@scripts/each-module go mod tidy -diff
