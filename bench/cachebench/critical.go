@@ -10,60 +10,71 @@ import (
 // repeats is how often a sequence of calls is run for a stopwatch.
 const repeats = 3
 
-// critical measures puts at the rate at which entries expire, beside plain puts into
-// a full cache of that size, all by a clock that moves with each put. It returns ns:
-// the median, 99th and 99.9th percentile and longest of plain puts, and the same of
-// critical ones; after each longest, the longest in the best of the runs.
+// critical measures puts at the rate at which entries expire, in turn with plain puts
+// into another full cache of that size, both by a clock that moves with each put. It
+// returns ns: the median, 99th and 99.9th percentile and longest of plain puts, and
+// the same of critical ones, after each longest the longest in the best of the runs;
+// and then the ratio of the medians.
 func critical(name string, size, n int) (string, error) {
-	out := ""
-	for _, lifetime := range []time.Duration{1000 * time.Hour, time.Duration(size) * step} {
-		watch := newStopwatch(n)
-		var medians []float64
-		runs := repeats
-		if size > 10_000_000 {
-			runs = 2 // filling takes long
-		}
-		for range runs {
-			m, err := putsAtRate(name, size, n, lifetime, watch)
-			if err != nil {
-				return "", err
-			}
-			medians = append(medians, m)
-			watch.rewind()
-		}
-		out += fmt.Sprintf("%.0f %.0f %.0f %.0f %d ", median(medians), watch.at(0.99), watch.at(0.999), watch.at(1), watch.best)
+	watches := [2]*stopwatch{newStopwatch(n), newStopwatch(n)}
+	var medians [2][]float64
+	var ratios []float64
+	runs := repeats
+	if size > 10_000_000 {
+		runs = 2 // filling takes long
 	}
-	return out, nil
+	for range runs {
+		plain, err := newFull(name, size, 1000*time.Hour)
+		if err != nil {
+			return "", err
+		}
+		due, err := newFull(name, size, time.Duration(size)*step)
+		if err != nil {
+			return "", err
+		}
+		runtime.GC()
+		a, b, ratio := inTurn(n, plain.put, due.put)
+		medians[0], medians[1], ratios = append(medians[0], a), append(medians[1], b), append(ratios, ratio)
+		for range n {
+			watches[0].time(plain.put)
+			watches[1].time(due.put)
+		}
+		watches[0].rewind()
+		watches[1].rewind()
+	}
+	out := ""
+	for i, w := range watches {
+		out += fmt.Sprintf("%.0f %.0f %.0f %.0f %d ", median(medians[i]), w.at(0.99), w.at(0.999), w.at(1), w.best)
+	}
+	return out + fmt.Sprintf("%.3f", median(ratios)), nil
 }
 
 // step is what the clock moves with each put.
 const step = time.Microsecond
 
-// putsAtRate fills a cache, returns the median of n puts more, and times n others.
-func putsAtRate(name string, size, n int, lifetime time.Duration, watch *stopwatch) (float64, error) {
-	clock := &fakeClock{}
-	c, err := newClocked(name, size, lifetime, clock)
-	if err != nil {
-		return 0, err
-	}
-	next := uint64(0)
-	put := func() {
-		clock.now += int64(step)
-		c.put(handle(next))
-		next++
+// full is a cache that is full, with a clock that moves with each put.
+type full struct {
+	c     clocked
+	clock *fakeClock
+	next  uint64
+}
+
+func newFull(name string, size int, lifetime time.Duration) (*full, error) {
+	f := &full{clock: &fakeClock{}}
+	var err error
+	if f.c, err = newClocked(name, size, lifetime, f.clock); err != nil {
+		return nil, err
 	}
 	for range size {
-		put()
+		f.put()
 	}
-	runtime.GC()
-	m := batches(n, put)
-	for range n {
-		clock.now += int64(step)
-		k := handle(next)
-		next++
-		watch.time(func() { c.put(k) })
-	}
-	return m, nil
+	return f, nil
+}
+
+func (f *full) put() {
+	f.clock.now += int64(step)
+	f.c.put(handle(f.next))
+	f.next++
 }
 
 // paced measures puts at the critical rate by the real clock, as the Java program

@@ -12,8 +12,9 @@ func (b *Bench) measureCritical(r *Report) error {
 	s := Section{
 		Title: "The critical rate",
 		Text: "Each put finds one expired entry. A search that visits every entry does so at every put. Ours and the flat skip by a clock that moves\n" +
-			"with each put; of each put the least of three runs, in nanoseconds. “Plain” is a put into the same full cache with nothing to expire. Longest in\n" +
-			"one run: with all that the machine did meanwhile, in the best of the three.",
+			"with each put. “Plain” is a put into another full cache of that size with nothing to expire. Medians and their ratio: of a hundred puts of either\n" +
+			"in turn. Percentiles: of each put the least of three runs. Longest in one run: with all that the machine did meanwhile, in the best of the three.\n" +
+			"Nanoseconds.",
 		Header: []string{"cache", "entries", "plain put, median", "99.9 %", "critical, median", "ratio", "99 %", "99.9 %", "longest", "longest in one run"},
 		File:   "cache-critical.svg",
 	}
@@ -36,10 +37,10 @@ func (b *Bench) measureCritical(r *Report) error {
 			if err != nil {
 				return err
 			}
-			s.row(name, size, x[0], x[2], x[5], x[5]/x[0], x[6], x[7], x[8], x[9])
+			s.row(name, size, x[0], x[2], x[5], x[10], x[6], x[7], x[8], x[9])
 			medians[name] = append(medians[name], x[5])
 			if name == ours {
-				worstRatio, worstTail = max(worstRatio, x[5]/x[0]), max(worstTail, x[7])
+				worstRatio, worstTail = max(worstRatio, x[10]), max(worstTail, x[7])
 			}
 		}
 	}
@@ -91,8 +92,9 @@ func (b *Bench) measurePaced(r *Report) error {
 func (b *Bench) measureShares(r *Report) error {
 	s := Section{
 		Title: "With expired entries in the cache",
-		Text: "The share of the entries that has expired is spread over the cache at random. Get and delete ask for live ones; each put reclaims some of\n" +
-			"the expired. Nanoseconds; in brackets the ratio to the same without expired entries. The JDK's first put that overflows removes all of them.",
+		Text: "The share of the entries that has expired is spread over the cache at random. Get and delete ask for live ones; each put reclaims one of\n" +
+			"the expired. Nanoseconds; in brackets the ratio to a cache of that size without expired entries, measured in turn with it, a hundred calls\n" +
+			"of either. The JDK's first put that overflows removes all of them; its ratio is to the figure of a round before.",
 		Header: []string{"cache", "entries", "operation"},
 	}
 	for _, p := range sharesOf {
@@ -104,8 +106,7 @@ func (b *Bench) measureShares(r *Report) error {
 		if err != nil {
 			return err
 		}
-		most, at := b.sharesRows(&s, ours, size, x)
-		if most > worst {
+		if most, at := sharesRows(&s, ours, size, x); most > worst {
 			worst, where = most, at
 		}
 		if size > 1_000_000 {
@@ -114,7 +115,7 @@ func (b *Bench) measureShares(r *Report) error {
 		if x, err = b.jdkShares(size); err != nil {
 			return err
 		}
-		b.sharesRows(&s, "jdk-hard", size, x)
+		sharesRows(&s, "jdk-hard", size, x)
 	}
 	r.Sections = append(r.Sections, s)
 	r.Verdicts = append(r.Verdicts, Verdict{
@@ -124,14 +125,14 @@ func (b *Bench) measureShares(r *Report) error {
 }
 
 // sharesRows adds a row for each operation and returns the worst ratio.
-func (b *Bench) sharesRows(s *Section, name string, size int, x []float64) (worst float64, where string) {
-	for i, op := range []string{"get", "put", "delete"} {
+func sharesRows(s *Section, name string, size int, x []float64) (worst float64, where string) {
+	for i, op := range sharesOps {
 		cells := []any{name, size, op}
-		for j := range sharesOf {
-			v, base := x[3*j+i], x[i]
-			cells = append(cells, fmt.Sprintf("%s (%.2f)", figure(v), v/base))
-			if v/base > worst {
-				worst, where = v/base, fmt.Sprintf("%s at %d, %d ‰ expired", op, size, sharesOf[j])
+		for j, perMille := range sharesOf {
+			v := x[3*(len(sharesOps)*j+i):]
+			cells = append(cells, fmt.Sprintf("%s (%.2f)", figure(v[1]), v[2]))
+			if v[2] > worst {
+				worst, where = v[2], fmt.Sprintf("%s at %d, %d ‰ expired", op, size, perMille)
 			}
 		}
 		s.row(cells...)
@@ -149,11 +150,12 @@ func (b *Bench) jdkShares(size int) (x []float64, err error) {
 			return nil, err
 		}
 	}
-	for _, perMille := range sharesOf {
+	var base []float64
+	for i, perMille := range append([]int{0}, sharesOf...) {
 		if _, err := p.do("expire %d", perMille); err != nil {
 			return nil, err
 		}
-		for _, op := range []string{"get", "put", "delete"} {
+		for j, op := range sharesOps {
 			n, window := 20_000, size
 			if op == "delete" {
 				window = size / 2
@@ -162,7 +164,12 @@ func (b *Bench) jdkShares(size int) (x []float64, err error) {
 			if err != nil {
 				return nil, err
 			}
-			x = append(x, y[0]/float64(n))
+			took := y[0] / float64(n)
+			if i == 0 {
+				base = append(base, took)
+				continue
+			}
+			x = append(x, base[j], took, took/base[j])
 		}
 	}
 	return x, p.stop()

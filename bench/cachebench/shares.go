@@ -3,83 +3,103 @@ package cachebench
 import (
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 )
 
-// sharesOf are the shares of expired entries that are compared, in thousandths.
-var sharesOf = []int{0, 100, 250, 333, 500}
+// sharesOf are the shares of expired entries that are compared with none, in
+// thousandths.
+var sharesOf = []int{100, 250, 333, 500}
 
-// shares measures get, put and delete with a share of the entries expired, chosen by
-// hash, for each of sharesOf. It returns three times in ns for each share.
+// sharesOps are the operations that are compared.
+var sharesOps = []string{"get", "put", "delete"}
+
+// shares measures get, put and delete with each of sharesOf of the entries expired, in
+// turn with a cache of which none has. It returns for each share and operation the
+// time without, the time with, and the ratio.
 func shares(name string, size, n, rounds int) (string, error) {
-	ns := make([]map[string][]float64, len(sharesOf))
-	for range rounds {
-		for i, perMille := range sharesOf {
-			if ns[i] == nil {
-				ns[i] = map[string][]float64{}
-			}
-			if err := sharesRound(name, size, n, uint64(perMille), ns[i]); err != nil {
+	out := ""
+	for _, perMille := range sharesOf {
+		ns := map[string]*[3][]float64{}
+		for range rounds {
+			if err := sharesRound(name, size, n, uint64(perMille), ns); err != nil {
 				return "", err
 			}
 		}
-	}
-	var out []string
-	for i := range sharesOf {
-		for _, op := range []string{"get", "put", "delete"} {
-			out = append(out, fmt.Sprintf("%.1f", median(ns[i][op])))
+		for _, op := range sharesOps {
+			out += fmt.Sprintf("%.1f %.1f %.3f ", median(ns[op][0]), median(ns[op][1]), median(ns[op][2]))
 		}
 	}
-	return strings.Join(out, " "), nil
+	return out, nil
 }
 
-func sharesRound(name string, size, n int, perMille uint64, ns map[string][]float64) error {
-	clock := &fakeClock{}
-	c, err := newClocked(name, size, 24*time.Hour, clock)
+func sharesRound(name string, size, n int, perMille uint64, ns map[string]*[3][]float64) error {
+	runtime.GC() // what the last round held
+	fresh, err := newAged(name, size, 0)
 	if err != nil {
 		return err
 	}
-	short := func(i uint64) bool { return mix(^i)%1000 < perMille }
+	aged, err := newAged(name, size, perMille)
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	for _, op := range sharesOps {
+		a, b, ratio := inTurn(n, fresh.next(op, n), aged.next(op, n))
+		if ns[op] == nil {
+			ns[op] = new([3][]float64)
+		}
+		for i, v := range []float64{a, b, ratio} {
+			ns[op][i] = append(ns[op][i], v)
+		}
+	}
+	return nil
+}
+
+// aged is a full cache of which a share has expired, chosen by hash.
+type aged struct {
+	c        clocked
+	size     int
+	perMille uint64
+	random   uint64
+}
+
+func newAged(name string, size int, perMille uint64) (*aged, error) {
+	clock := &fakeClock{}
+	c, err := newClocked(name, size, 24*time.Hour, clock)
+	if err != nil {
+		return nil, err
+	}
+	a := &aged{c, size, perMille, 7}
 	for i := range uint64(size) {
-		if short(i) {
+		if a.short(i) {
 			c.putFor(handle(i), time.Minute)
 		} else {
 			c.put(handle(i))
 		}
 	}
 	clock.now += int64(time.Hour)
-	runtime.GC()
+	return a, nil
+}
 
-	random := uint64(7)
-	live := func() []Handle {
-		keys := make([]Handle, 0, n)
-		for len(keys) < n {
-			random = mix(random)
-			if i := random % uint64(size); !short(i) {
-				keys = append(keys, handle(i))
-			}
+func (a *aged) short(i uint64) bool { return mix(^i)%1000 < a.perMille }
+
+// next returns a function that does op once, to be called n times: with keys that
+// were never put, or with live ones, each of them once.
+func (a *aged) next(op string, n int) func() {
+	keys := make([]Handle, 0, n)
+	once := map[uint64]bool{}
+	for i := uint64(a.size); len(keys) < n; i++ {
+		if op == "put" {
+			keys = append(keys, handle(i))
+			continue
 		}
-		return keys
-	}
-	measure := func(op string, keys []Handle, f func(Handle)) {
-		i := 0
-		ns[op] = append(ns[op], batches(len(keys), func() { f(keys[i]); i++ }))
-	}
-	measure("get", live(), func(k Handle) { c.get(k) })
-	fresh := make([]Handle, n)
-	for i := range fresh {
-		fresh[i] = handle(uint64(size + i))
-	}
-	measure("put", fresh, c.put)
-	// Each once: what is asked for twice is not there the second time.
-	once := map[Handle]bool{}
-	var keys []Handle
-	for _, k := range live() {
-		if !once[k] {
-			keys = append(keys, k)
+		a.random = mix(a.random)
+		if i := a.random % uint64(a.size); !a.short(i) && !once[i] {
+			once[i] = true
+			keys = append(keys, handle(i))
 		}
-		once[k] = true
 	}
-	measure("delete", keys, c.remove)
-	return nil
+	f := map[string]func(Handle){"get": func(k Handle) { a.c.get(k) }, "put": a.c.put, "delete": a.c.remove}[op]
+	i := 0
+	return func() { f(keys[i]); i++ }
 }

@@ -58,17 +58,27 @@ func (s *stopwatch) at(q float64) float64 {
 	return float64(s.took[min(len(s.took)-1, int(q*float64(len(s.took))))])
 }
 
-// batches calls f n times and returns the median, over batches, of its mean time in
-// ns: not disturbed by the clock, nor by what happens now and then.
-func batches(n int, f func()) float64 {
-	const batch = 100
-	var means []float64
-	for range n / batch {
-		t := threadCPU()
-		for range batch {
-			f()
-		}
-		means = append(means, float64(threadCPU()-t)/batch)
+// perBatch is how many calls are timed at once where a mean will do.
+const perBatch = 100
+
+// inTurn calls f and g n times each, a batch of one after a batch of the other, so
+// that what the machine does meanwhile befalls both. It returns the median of the
+// batches' mean times of either in ns, and the median of g's as a multiple of f's.
+func inTurn(n int, f, g func()) (ofF, ofG, ratio float64) {
+	var first, second, ratios []float64
+	for range n / perBatch {
+		x, y := timeBatch(f), timeBatch(g)
+		first, second = append(first, x), append(second, y)
+		ratios = append(ratios, y/x)
 	}
-	return median(means)
+	return median(first), median(second), median(ratios)
+}
+
+// timeBatch returns the mean time of perBatch calls in ns.
+func timeBatch(f func()) float64 {
+	t := threadCPU()
+	for range perBatch {
+		f()
+	}
+	return float64(threadCPU()-t) / perBatch
 }

@@ -8,9 +8,9 @@ import (
 // TestWorker runs every command that the bench sends, at small sizes.
 func TestWorker(t *testing.T) {
 	for command, numbers := range map[string]int{
-		"critical tlsproxy 1000 1000":            10,
-		"critical flat_skip 1000 100":            10,
-		"shares tlsproxy 2000 200 1":             15,
+		"critical tlsproxy 1000 1000":            11,
+		"critical flat_skip 1000 100":            11,
+		"shares tlsproxy 2000 200 1":             36,
 		"cliff fill 1000 0":                      4,
 		"cliff expire 1000 1":                    4,
 		"adversarial 1000 1000":                  12,
