@@ -160,8 +160,11 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return state.table.acme, nil
 	}
 	policy := state.table.Lookup(name)
-	if !ok {
+	switch {
+	case !ok:
 		policy = state.table.fallback // a name that no host can have
+	case name == "":
+		policy = state.table.ForAddress(c.info.Local.Addr())
 	}
 	if policy == nil {
 		h.err = fail(ReasonUnknownSNI, fmt.Errorf("server name %q: no site has it, and unknown names are rejected", hello.ServerName))

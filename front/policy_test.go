@@ -107,6 +107,46 @@ func TestTableWithoutName(t *testing.T) {
 	}
 }
 
+// TestSiteByAddress: a client that sends no name gets the site of the address that it
+// connected to, be that the connection's own or the one that a proxy in front tells.
+func TestSiteByAddress(t *testing.T) {
+	r := newRig(t, rigOptions{listeners: func(r *rig) []ListenerOptions {
+		table := r.table(r.policy(PolicyOptions{Site: "default"}),
+			Site{Hosts: []string{"192.0.2.1"}, Policy: r.policy(PolicyOptions{Site: "four", MinVersion: tls.VersionTLS13})},
+			Site{Hosts: []string{"2001:db8::1"}, Policy: r.policy(PolicyOptions{Site: "six"})})
+		return []ListenerOptions{{
+			Address: listenAddr, Table: table, ProxyProtocol: ProxyOptional, TrustedProxies: mustPrefixes("10.0.0.0/8"),
+		}}
+	}})
+	nameless := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
+	for _, test := range []struct {
+		proxied []byte
+		want    string
+	}{
+		{nil, "four"},
+		{header(t, 1, "203.0.113.9:1", "192.0.2.1:443"), "four"},
+		{header(t, 2, "203.0.113.9:1", "192.0.2.2:443"), "default"},
+		{header(t, 2, "[2001:db8::9]:1", "[2001:db8::1]:443"), "six"},
+	} {
+		raw := r.dialFrom(trustedProxy, listenAddr)
+		if _, err := raw.Write(test.proxied); err != nil {
+			t.Fatal(err)
+		}
+		_, body, err := visitOver(raw, nameless)
+		if err != nil || !strings.HasPrefix(body, "site="+test.want+" sni= ") {
+			t.Errorf("%q: %q, %v; want the site %s", test.proxied, body, err, test.want)
+		}
+	}
+	// The site's own policy holds, and its name decides before the address does.
+	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
+	if _, _, err := r.visit(old); alertOf(err) != "protocol version not supported" {
+		t.Errorf("TLS 1.2 to a site of TLS 1.3: %v", err)
+	}
+	if _, body := r.mustVisit(r.client("app.example", tls.VersionTLS12, nil)); !strings.HasPrefix(body, "site=default ") {
+		t.Errorf("with a name: %q", body)
+	}
+}
+
 func TestTableErrors(t *testing.T) {
 	r := newRig(t, rigOptions{noStart: true})
 	p := r.policy(PolicyOptions{Site: "a"})

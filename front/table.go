@@ -4,13 +4,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 )
 
 // Site maps host patterns to a policy.
 type Site struct {
 	// Hosts are names such as "app.example.com" or "*.example.com"; the star
-	// stands for exactly one label.
+	// stands for exactly one label. An address is the host of clients that send
+	// no name and connect to it.
 	Hosts []string
 	// Policy is what connections for these names get.
 	Policy *Policy
@@ -19,9 +21,9 @@ type Site struct {
 // TableOptions describe the sites of one listener.
 type TableOptions struct {
 	// Sites are looked up by server name: exact names first, then wildcards.
+	// Without one, by the address that the client connected to.
 	Sites []Site
-	// Default is the policy of connections without a server name or with one
-	// that no site has. Required unless RejectUnknownSNI, and then for those
+	// Default is the policy of connections for which no site is found. Required unless RejectUnknownSNI, and then for those
 	// without a name alone.
 	Default *Policy
 	// RejectUnknownSNI refuses names that no site has, and what is no name, with
@@ -107,6 +109,17 @@ func (t *Table) Lookup(name string) *Policy {
 		return t.nameless
 	}
 	return t.fallback
+}
+
+// ForAddress finds the policy of a connection without a server name to the address
+// local: that of the site which has the address as a host, else the default; nil:
+// the connection is refused. Clients send no address as a server name (RFC 6066,
+// section 3).
+func (t *Table) ForAddress(local netip.Addr) *Policy {
+	if p, ok := t.exact[local.Unmap().String()]; ok {
+		return p
+	}
+	return t.nameless
 }
 
 // sites are the names of the sites with their policies' IDs.
