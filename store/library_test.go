@@ -5,14 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9/logging"
 )
 
 // What go-redis says of itself goes to the logger as a line of it, at level
 // debug, and no longer to standard error. Not parallel: there is one such logger.
 func TestLogLibrary(t *testing.T) {
-	t.Cleanup(logging.Enable)
+	t.Cleanup(quietLibrary)
 	keys := writeKeys(t, filepath.Join(t.TempDir(), "keys"), strings.Repeat("01", 31)+"02")
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo} {
 		var out lockedBuffer

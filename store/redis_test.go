@@ -24,7 +24,13 @@ import (
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	quietLibrary()
+	goleak.VerifyTestMain(m)
+}
+
+// quietLibrary keeps go-redis from writing to the tests' standard error.
+func quietLibrary() { LogLibrary(slog.New(slog.DiscardHandler)) }
 
 // redisServer is a real server on loopback that the test may mistreat.
 type redisServer struct {
