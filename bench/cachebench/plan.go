@@ -19,6 +19,7 @@ type measurement struct {
 
 var steps = []measurement{
 	{"ops", (*Bench).measureOps},
+	{"profiles", (*Bench).measureProfiles},
 	{"critical", (*Bench).measureCritical},
 	{"shares", (*Bench).measureShares},
 	{"cliffs", (*Bench).measureCliffs},

@@ -23,7 +23,6 @@ type target[K comparable] interface {
 type config struct {
 	size     int
 	lifetime time.Duration // 0: for ever
-	shards   int           // of ours; 0: chosen
 }
 
 // The Go caches that are compared, ours first.
@@ -75,7 +74,7 @@ type inlineTarget[K comparable] struct {
 }
 
 func newInline[K comparable](cfg config) (target[K], error) {
-	c, err := cache.New(cache.Options[K, session]{Capacity: cfg.size, Lifetime: cfg.lifetime, Shards: cfg.shards})
+	c, err := cache.New(cache.Options[K, session]{Capacity: cfg.size, Lifetime: cfg.lifetime})
 	return &inlineTarget[K]{c}, err
 }
 
@@ -88,7 +87,7 @@ type oursTarget[K comparable] struct {
 }
 
 func newOurs[K comparable](cfg config) (target[K], error) {
-	c, err := cache.New(cache.Options[K, *session]{Capacity: cfg.size, Lifetime: cfg.lifetime, Shards: cfg.shards})
+	c, err := cache.New(cache.Options[K, *session]{Capacity: cfg.size, Lifetime: cfg.lifetime})
 	return &oursTarget[K]{c}, err
 }
 

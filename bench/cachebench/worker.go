@@ -52,9 +52,6 @@ func (w *worker) command(f []string, prepared **worker) (string, error) {
 	switch f[0] {
 	case "prep": // name keys size lifetime
 		cfg := config{size: args[3], lifetime: time.Duration(args[4]) * time.Second}
-		if len(f) > 5 {
-			cfg.shards = args[5]
-		}
 		var err error
 		if f[2] == "handle" {
 			*prepared, err = prepare(f[1], cfg, handle)
@@ -87,14 +84,18 @@ func experiment(f []string, args []int) (string, error) {
 		return paced(name, args[2], args[3], float64(args[4]))
 	case "shares": // name size operations rounds
 		return shares(name, args[2], args[3], args[4])
+	case "coldread": // bytes
+		return coldRead(args[1]), nil
+	case "profile": // keys operation size seconds file
+		return profiled(f[1], f[2], args[3], args[4], f[5])
 	case "cliff": // kind size gc
 		return cliff(name, args[2], args[3] == 1)
 	case "adversarial": // size puts
 		return adversarial(args[1], args[2])
 	case "footprint": // name entries
 		return footprint(name, args[2])
-	case "contention": // name size goroutines milliseconds shards
-		return contention(name, args[2], args[3], args[4], args[5])
+	case "contention": // name size goroutines milliseconds
+		return contention(name, args[2], args[3], args[4])
 	case "replay": // name kind size arrivals pressure*100
 		return replay(name, f[2], args[3], args[4], float64(args[5])/100)
 	}
