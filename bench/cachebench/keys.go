@@ -6,7 +6,7 @@ package cachebench
 import "encoding/binary"
 
 // Handle is a key as in life: 32 random bytes.
-type Handle [32]byte
+type Handle = [32]byte
 
 // mix is a bijection of 64-bit words that looks random.
 func mix(x uint64) uint64 {

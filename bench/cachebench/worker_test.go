@@ -17,7 +17,7 @@ func TestWorker(t *testing.T) {
 		"shares tlsproxy 2000 200 1":             36,
 		"cliff fill 1000 0":                      4,
 		"cliff expire 1000 1":                    4,
-		"adversarial 1000 1000":                  12,
+		"adversarial 1000 1000":                  24,
 		"footprint tlsproxy 1000":                3,
 		"contention tlsproxy 1000 2 1":           2,
 		"contention tlsproxy,_apart 1000 2 1":    2,
