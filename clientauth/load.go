@@ -28,6 +28,9 @@ func (f fileSet) all() []string {
 	return append(all, f.crl...)
 }
 
+// closed are the Rules while nobody may enter.
+const closed = "closed"
+
 // load reads the files into a new snapshot. Whatever is wrong is in its Err.
 func (v *Verifier) load() *Snapshot {
 	now := v.now()
@@ -47,7 +50,7 @@ func (v *Verifier) load() *Snapshot {
 	s.content = [32]byte(l.content.Sum(nil))
 	if err != nil {
 		s.Err = each(err, func(err error) error { return fmt.Errorf("site %q: client_auth: %w", v.site, err) })
-		s.crls = nil
+		s.crls, s.Rules = nil, closed
 		return s
 	}
 	s.anchors, s.allow = l.anchors, l.allow
@@ -55,6 +58,7 @@ func (v *Verifier) load() *Snapshot {
 		s.Pool.AddCert(c)
 	}
 	s.Digest = digest(v.mode, s.anchors, s.allow)
+	s.Rules = v.rules(s.Digest)
 	return s
 }
 

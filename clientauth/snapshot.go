@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -24,6 +26,10 @@ type Snapshot struct {
 	// authorities and allow-list, but no CRL. It is the same on every replica
 	// with the same content, whatever the files are called.
 	Digest [32]byte
+	// Rules identifies all that a connection must pass, what no session depends
+	// on included: the content of Digest, whether revocation lists must cover
+	// and how OCSP decides. The content of the lists is not part of it.
+	Rules string
 	// Err says why nobody may enter, nil in good times.
 	Err error
 	// Loaded is when the files were read.
@@ -110,11 +116,8 @@ func (s *Snapshot) holds(chain []*x509.Certificate, now time.Time) error {
 func digest(mode Mode, anchors map[[32]byte]*x509.Certificate, allow *allowList) [32]byte {
 	h := sha256.New()
 	part := func(label string, values ...[]byte) {
-		var n [8]byte
 		for _, b := range append([][]byte{[]byte(label)}, values...) {
-			binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-			h.Write(n[:])
-			h.Write(b)
+			writePart(h, b)
 		}
 	}
 	part("mode", []byte(mode.String()))
@@ -128,6 +131,23 @@ func digest(mode Mode, anchors map[[32]byte]*x509.Certificate, allow *allowList)
 		}
 	}
 	return [32]byte(h.Sum(nil))
+}
+
+// rules is what Snapshot.Rules says it is.
+func (v *Verifier) rules(digest [32]byte) string {
+	h := sha256.New()
+	writePart(h, digest[:])
+	writePart(h, []byte(v.ocsp.String()))
+	writePart(h, fmt.Append(nil, len(v.files.crl) > 0, v.allowExpiredCRL))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// writePart writes b so that no two lists of parts come out the same.
+func writePart(w io.Writer, b []byte) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+	_, _ = w.Write(n[:])
+	_, _ = w.Write(b)
 }
 
 // describe names a certificate in an error: its subject, cut to a sane length,

@@ -147,6 +147,10 @@ func (o *Options) check() error {
 // Current returns the rules now in force. It is never nil.
 func (v *Verifier) Current() *Snapshot { return v.current.Load() }
 
+// Rules identifies the rules now in force; see [Snapshot.Rules]. A connection that was
+// made under others does not pass for one that was made under these.
+func (v *Verifier) Rules() string { return v.current.Load().Rules }
+
 // Configure puts the rules now in force into the config of one connection: it
 // sets ClientAuth, ClientCAs and VerifyConnection. The digest identifies the
 // content that decides who may enter (mode, authorities, allow-list) and is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -303,5 +304,59 @@ func TestMisdirected(t *testing.T) {
 				t.Errorf("curl %s with Host %s on a connection for open.test: %s, want %s", proto, host, out, want)
 			}
 		}
+	}
+}
+
+// TestStricterRulesReachOpenConnections: a connection that was made under laxer rules
+// for client certificates gets 421 after a reload and is closed, and the next one is
+// judged by the new rules; rules that stay what they are close nothing.
+func TestStricterRulesReachOpenConnections(t *testing.T) {
+	const strict = "mode: require"
+	for name, test := range map[string]struct{ before, after string }{
+		"a certificate is required":    {"mode: verify_if_given", strict},
+		"alice is on no list any more": {strict, strict + ", allow: ['cn:bob']"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, ca, clients := startBinding(t)
+			set := func(rules string) {
+				p.writeConfig(strings.Replace(bindingConfig, strict, rules, 1))
+				p.mustReload()
+			}
+			set(test.before)
+			for _, h2 := range []bool{false, true} {
+				client := p.client(ca.Pool(), h2)
+				if strings.Contains(test.before, strict) {
+					client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{clientCert(t, clients, "alice")}
+				}
+				get := func() (int, error) {
+					res, err := client.Get("https://closed.test/")
+					if err != nil {
+						return 0, err
+					}
+					defer res.Body.Close()
+					_, err = io.Copy(io.Discard, res.Body)
+					return res.StatusCode, err
+				}
+				wantStatus := func(want int) {
+					t.Helper()
+					if status, err := get(); status != want || err != nil {
+						t.Errorf("HTTP/2 %v: %d, %v; want %d", h2, status, err, want)
+					}
+				}
+				wantStatus(200)
+				set(test.before)
+				opened := p.metric("tlsproxy_handshakes_total")
+				wantStatus(200)
+				if now := p.metric("tlsproxy_handshakes_total"); now != opened {
+					t.Errorf("HTTP/2 %v: a reload without a change cost the client its connection", h2)
+				}
+				set(test.after)
+				wantStatus(421)
+				if status, err := get(); err == nil {
+					t.Errorf("HTTP/2 %v: the next connection was let in: %d", h2, status)
+				}
+				set(test.before)
+			}
+		})
 	}
 }

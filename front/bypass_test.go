@@ -254,8 +254,55 @@ func TestPolicyIDs(t *testing.T) {
 	if before.Lookup("bank.example").ID() != table().Lookup("bank.example").ID() {
 		t.Error("a policy made again has another ID")
 	}
-	app.ClientAuth = auth(clientauth.Require)
-	if before.Lookup("app.example").ID() == table().Lookup("app.example").ID() {
-		t.Error("a policy that asks for certificates now has the ID of before")
+	other := write(t, t.TempDir(), "ca.pem", newCA(t, "another client ca").pem())
+	seen := map[string]string{before.Lookup("app.example").ID(): "no client authentication"}
+	for _, rules := range []struct {
+		name string
+		o    clientauth.Options
+	}{
+		{"request", clientauth.Options{Mode: clientauth.Request}},
+		{"verify_if_given", clientauth.Options{Mode: clientauth.VerifyIfGiven, CAFiles: []string{caFile}}},
+		{"require", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{caFile}}},
+		{"another authority", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{other}}},
+		{"an allow-list", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{caFile}, Allow: []string{"cn:bob"}}},
+		{"another allow-list", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{caFile}, Allow: []string{"cn:alice"}}},
+		{"soft OCSP", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{caFile}, OCSP: clientauth.Soft, Checker: neverAsked{}}},
+		{"hard OCSP", clientauth.Options{Mode: clientauth.Require, CAFiles: []string{caFile}, OCSP: clientauth.Hard, Checker: neverAsked{}}},
+		{"a revocation list", clientauth.Options{
+			Mode: clientauth.Require, CAFiles: []string{caFile}, CRLFiles: []string{write(t, t.TempDir(), "crl.der", emptyCRL(t, pki.clientCA))},
+		}},
+	} {
+		rules.o.Site = "x"
+		app.ClientAuth = verifier(t, rules.o)
+		id := table().Lookup("app.example").ID()
+		if as := seen[id]; as != "" {
+			t.Errorf("%s has the ID of %s", rules.name, as)
+		}
+		seen[id] = rules.name
 	}
 }
+
+// The ID follows the files: what they allow holds for open connections too, and
+// while they are broken there is no policy that a connection could have.
+func TestPolicyIDFollowsFiles(t *testing.T) {
+	pki := newMatrixPKI(t)
+	dir := t.TempDir()
+	v := verifier(t, clientauth.Options{Site: "x", Mode: clientauth.Require, CAFiles: []string{write(t, dir, "ca.pem", pki.clientCA.pem())}})
+	r := newRig(t, rigOptions{pki: pki.serverCA, cert: pki.server, noStart: true})
+	p := r.policy(PolicyOptions{Site: "app", ClientAuth: v})
+	good := p.ID()
+	write(t, dir, "ca.pem", []byte("no certificate"))
+	if err := v.Reload(); err == nil {
+		t.Fatal("a file without a certificate was taken")
+	}
+	if id := p.ID(); id == good {
+		t.Error("the ID is that of before although nobody may enter")
+	}
+	write(t, dir, "ca.pem", pki.clientCA.pem())
+	if err := v.Reload(); err != nil || p.ID() != good {
+		t.Errorf("the ID is not that of the same rules again: %v", err)
+	}
+}
+
+// neverAsked is a RevocationChecker for tests without connections.
+type neverAsked struct{ clientauth.RevocationChecker }

@@ -171,7 +171,7 @@ func (f *Front) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return rejectConfig(), nil
 	}
 	h.policy = policy
-	c.info.Site, c.info.PolicyID = policy.site, policy.id
+	c.info.Site, c.info.PolicyID = policy.site, policy.ID() // before the rules are asked for: they may change at any time
 	return f.connConfig(c, hello, ok)
 }
 

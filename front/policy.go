@@ -20,6 +20,9 @@ type ClientAuth interface {
 	// may enter, for the scope of the connection's session. An error refuses
 	// the connection.
 	Configure(config *tls.Config) (digest [32]byte, err error)
+	// Rules identifies all that Configure and Authorize demand now. It changes
+	// when they do, and when nobody may enter any more.
+	Rules() string
 	// Authorize runs after the handshake, resumed or not, and before HTTP: the
 	// place for checks that touch the network. An error refuses the connection.
 	Authorize(ctx context.Context, state tls.ConnectionState) error
@@ -101,10 +104,16 @@ func NewPolicy(o PolicyOptions) (*Policy, error) {
 	return p, nil
 }
 
-// ID identifies the policy by its content, client authentication by its site: a
-// request for a host of another ID than its connection's must not be served on
-// that connection (421, RFC 9110, section 15.5.20).
-func (p *Policy) ID() string { return p.id }
+// ID identifies the policy by its content, client authentication by its site and by
+// the rules that are in force there now: a request for a host of another ID than its
+// connection's must not be served on that connection (421, RFC 9110, section
+// 15.5.20).
+func (p *Policy) ID() string {
+	if p.clientAuth == nil {
+		return p.id
+	}
+	return p.id + "." + p.clientAuth.Rules()
+}
 
 // identify computes the policy's ID and scopes from its content alone: no
 // address, no name of a file, no counter, so that every replica agrees.

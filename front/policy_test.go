@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"strings"
 	"testing"
+
+	"github.com/tlsproxy/tlsproxy/clientauth"
 )
 
 func TestCanonicalName(t *testing.T) {
@@ -233,7 +235,7 @@ func TestPolicyIdentity(t *testing.T) {
 		"curves":      {Curves: []tls.CurveID{tls.X25519}},
 		"no h2":       {DisableHTTP2: true},
 		"no resume":   {DisableResumption: true},
-		"client auth": {ClientAuth: &authorizer{}},
+		"client auth": {ClientAuth: verifier(t, clientauth.Options{Mode: clientauth.Request})},
 	} {
 		p := r.policy(o)
 		if other, dup := seen[p.ID()]; dup {

@@ -127,12 +127,12 @@ func (t *Table) sites() map[string]string {
 	sites := make(map[string]string)
 	for _, names := range []map[string]*Policy{t.exact, t.wildcard} {
 		for _, p := range names {
-			sites[p.site] = p.id
+			sites[p.site] = p.ID()
 		}
 	}
 	for _, p := range []*Policy{t.nameless, t.fallback} {
 		if p != nil {
-			sites[p.site] = p.id
+			sites[p.site] = p.ID()
 		}
 	}
 	return sites

@@ -36,6 +36,7 @@ type exchange struct {
 	upgraded *upgradedConn // nil before the switch
 	wrote    bool          // the final response has begun
 	done     bool          // nothing cut the handler short
+	leave    bool          // the client should come back on another connection
 	deadline time.Time     // of writes
 }
 
@@ -167,7 +168,7 @@ func (ex *exchange) fail(err error) {
 	}
 	status, text := statusOf(ex.Context, err)
 	clear(ex.Header())
-	if ex.request.ProtoMajor == 1 && (status == http.StatusBadRequest || ex.body.unread()) {
+	if ex.leave || ex.request.ProtoMajor == 1 && (status == http.StatusBadRequest || ex.body.unread()) {
 		ex.Header().Set("Connection", "close")
 	}
 	writeError(ex, status, text, ex.record.RequestID)

@@ -28,7 +28,7 @@ type Handler struct {
 // site is a [Site] made ready.
 type site struct {
 	name              string
-	policyID          string
+	policyID          func() string
 	routes            routeTable
 	hsts              []string // nil: none
 	identity          Identity
@@ -90,6 +90,9 @@ func (h *Handler) addSite(cfg Site) error {
 		name:     cmp.Or(cfg.Name, cfg.Hosts[0]),
 		policyID: cfg.PolicyID,
 		identity: cfg.Identity,
+	}
+	if s.policyID == nil {
+		s.policyID = func() string { return "" }
 	}
 	var errs []error
 	keep := func(err error) {
@@ -167,7 +170,10 @@ func (h *Handler) admit(ex *exchange, r *http.Request) error {
 	if ex.site = h.hosts.find(host); ex.site == nil {
 		return errNoSite
 	}
-	if ex.site.policyID != ex.conn.PolicyID {
+	if ex.site.policyID() != ex.conn.PolicyID {
+		// HTTP/2 clients share connections between hosts; on one that was made
+		// for this very host, the policy has changed since.
+		ex.leave = r.ProtoMajor == 1 || ex.conn.SNI == host || ex.conn.SNI == ""
 		return errMisdirected
 	}
 	if ex.target, err = parseTarget(r); err != nil {

@@ -74,8 +74,9 @@ type Site struct {
 	// label "*" stands for exactly one label, "*" alone for any host. IP addresses
 	// have no brackets. No two sites share a host.
 	Hosts []string
-	// PolicyID is the TLS policy of the site; see [Conn].
-	PolicyID string
+	// PolicyID returns the TLS policy that the site has now; see [Conn]. It is
+	// asked for each request. Nil stands for the empty one.
+	PolicyID func() string
 	// Routes are the routes; the longest path wins.
 	Routes []Route
 	// HSTS is the Strict-Transport-Security header of responses over TLS that do not

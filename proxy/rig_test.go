@@ -310,6 +310,9 @@ func clientCertificate(t *testing.T, r pki.Request) (tls.Certificate, *x509.Cert
 	return *cert, cert.Leaf
 }
 
+// policyID is that of a site whose policy stays what it is.
+func policyID(id string) func() string { return func() string { return id } }
+
 // withPolicy is connInfo for connections of one policy.
 func withPolicy(id string) func(context.Context) *Conn {
 	return func(ctx context.Context) *Conn {

@@ -86,9 +86,9 @@ func TestMisdirected(t *testing.T) {
 		routes := []Route{{Path: "/", Upstream: up}}
 		r := startRig(t, proto, nil, func(o *Options) {
 			o.Sites = []Site{
-				{Hosts: []string{"app.test"}, PolicyID: "open", Routes: routes},
-				{Hosts: []string{"same.test"}, PolicyID: "open", Routes: routes},
-				{Hosts: []string{"mtls.test"}, PolicyID: "mtls", Routes: routes},
+				{Hosts: []string{"app.test"}, PolicyID: policyID("open"), Routes: routes},
+				{Hosts: []string{"same.test"}, PolicyID: policyID("open"), Routes: routes},
+				{Hosts: []string{"mtls.test"}, PolicyID: policyID("mtls"), Routes: routes},
 				{Hosts: []string{"none.test"}, Routes: routes},
 			}
 			o.ConnInfo = withPolicy("open")
@@ -107,7 +107,7 @@ func TestMisdirected(t *testing.T) {
 // Without facts of the connection there is no policy, and sites with one are closed.
 func TestUnknownConnectionHasNoPolicy(t *testing.T) {
 	up := echoBackend(t, "x")
-	h, err := New(Options{Sites: []Site{{Hosts: []string{"app.test"}, PolicyID: "mtls", Routes: []Route{{Path: "/", Upstream: up}}}}})
+	h, err := New(Options{Sites: []Site{{Hosts: []string{"app.test"}, PolicyID: policyID("mtls"), Routes: []Route{{Path: "/", Upstream: up}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

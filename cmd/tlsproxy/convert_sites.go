@@ -24,7 +24,7 @@ func proxySites(g *generation, address string) []proxy.Site {
 			continue
 		}
 		sites = append(sites, proxy.Site{
-			Name: site.Name, Hosts: site.Hosts, PolicyID: g.policies[i].ID(),
+			Name: site.Name, Hosts: site.Hosts, PolicyID: g.policies[i].ID,
 			Routes: proxyRoutes(site, g.pools), Identity: identity(site.TLS.ClientAuth), HSTS: site.HSTS,
 			Request: proxy.HeaderRules(site.Request), Response: proxy.HeaderRules(site.Response),
 		})
