@@ -93,6 +93,22 @@ func (ex *exchange) takeBody(out *http.Request) {
 	}
 }
 
+// takeTrailer gives the request that is forwarded the trailer of the client's: the very
+// map, which fills when the body has been read, and is cleaned then as well as now.
+func (ex *exchange) takeTrailer(out *http.Request, trailer http.Header) {
+	if out.Trailer = trailer; trailer == nil {
+		return
+	}
+	clean := func() {
+		ex.handler.classes.stripTrailer(trailer)
+		ex.site.request.stripTrailer(trailer)
+	}
+	clean()
+	if ex.body != nil {
+		ex.body.atEnd = clean
+	}
+}
+
 // extendWrite moves the deadline of writes to an HTTP/1 client ahead. It is called
 // for every write, so it skips most of the work.
 func (ex *exchange) extendWrite() {

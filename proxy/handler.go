@@ -209,7 +209,7 @@ func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	ex := exchangeOf(pr.In)
 	out := pr.Out
 	ex.target.writeTo(out.URL)
-	out.Trailer = pr.In.Trailer // the very map: it fills when the body has been read
+	ex.takeTrailer(out, pr.In.Trailer)
 	if ex.route.host != "" {
 		out.Host = ex.route.host
 	}

@@ -66,6 +66,18 @@ func (c headerClasses) strip(h http.Header, trusted bool) {
 	}
 }
 
+// stripTrailer removes from a trailer section all that a peer could not say among the
+// headers, and what belongs there alone (RFC 9110, section 6.5.1): there are backends
+// that take one for the other. Nobody is trusted to speak of clients in a trailer.
+func (c headerClasses) stripTrailer(t http.Header) {
+	c.strip(t, false)
+	for name := range t {
+		if isFraming(name) {
+			delete(t, name)
+		}
+	}
+}
+
 // headerRules is [HeaderRules] made ready.
 type headerRules struct {
 	set    map[string][]string // by canonical name; nil: remove
@@ -127,6 +139,14 @@ func (r headerRules) apply(h http.Header) {
 		} else {
 			h[name] = values
 		}
+	}
+}
+
+// stripTrailer removes from a trailer section what the rules decide on: as a header, the
+// field is gone or has another value.
+func (r headerRules) stripTrailer(t http.Header) {
+	for name := range r.set {
+		delete(t, name)
 	}
 }
 

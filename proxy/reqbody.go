@@ -21,6 +21,7 @@ type requestBody struct {
 	control *http.ResponseController
 	timeout time.Duration // of each read; zero or less: no bound
 	n       atomic.Int64
+	atEnd   func() // called before the reader learns that this was all; may be nil
 
 	mu       sync.Mutex
 	answered bool      // the response has begun: the client may take its time
@@ -50,6 +51,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.rc.Read(p)
 	b.n.Add(int64(n))
 	if err != nil {
+		if b.atEnd != nil {
+			b.atEnd()
+		}
 		b.end(err)
 	}
 	return n, err

@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +112,71 @@ func startH2C(t *testing.T, h http.Handler) string {
 	srv.Start()
 	t.Cleanup(srv.Close)
 	return strings.Replace(srv.URL, "http:", "h2c:", 1)
+}
+
+// Backends may take a trailer field for a header, so what a client may not say in a
+// header it may not say in a trailer, announced or not.
+func TestRequestTrailersAreCleaned(t *testing.T) {
+	forged := []string{
+		"Client-Cert", "Client_Cert", "Client-Cert-Chain", "X-Subject", "X-Forwarded-For", "X-Forwarded-User", "X_Forwarded_Proto", "Forwarded",
+		"X-Real-Ip", "X-Request-Id", "X-Env", "X-Gone",
+	}
+	for _, backendProto := range []string{"http", "h2c"} {
+		eachProtocol(t, func(t *testing.T, proto string) {
+			got := make(chan http.Header, 1)
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				announced := slices.Sorted(maps.Keys(r.Trailer))
+				io.Copy(io.Discard, r.Body)
+				all := r.Trailer.Clone()
+				for _, name := range announced {
+					all.Add("Announced", name)
+				}
+				got <- all
+			}
+			up := backend(t, handler)
+			if backendProto == "h2c" {
+				up = poolOf(t, startH2C(t, http.HandlerFunc(handler)))
+			}
+			r := startRig(t, proto, up, func(o *Options) {
+				o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+				o.Sites[0].Identity = Identity{Cert: true, Subject: "X-Subject"}
+				o.Sites[0].Request = HeaderRules{Set: map[string]string{"X-Env": "prod"}, Remove: []string{"X-Gone"}}
+			})
+			req := r.request("POST", "/", nil)
+			req.Trailer = http.Header{"X-Sum": nil}
+			for _, name := range forged {
+				req.Trailer[name] = nil
+			}
+			req.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
+				for name := range req.Trailer {
+					req.Trailer[name] = []string{"42"}
+				}
+				return 0, io.EOF
+			})))
+			req.ContentLength = -1
+			r.do(req)
+			if trailer := <-got; len(trailer) != 2 || trailer.Get("X-Sum") != "42" || !slices.Equal(trailer["Announced"], []string{"X-Sum"}) {
+				t.Errorf("a %s backend got the trailer %v; want X-Sum alone", backendProto, trailer)
+			}
+		})
+	}
+	// HTTP/1.1 lets a client send what it has not announced.
+	got := make(chan http.Header, 1)
+	up := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		got <- r.Trailer
+	})
+	r := startRig(t, h1, up, nil)
+	body := "POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n4\r\nbody\r\n0\r\nX-Sum: 42\r\n"
+	for _, name := range append(forged[:3:3], "Content-Length", "Host", "Connection", "Upgrade", "Te", "Keep-Alive") {
+		body += name + ": 42\r\n"
+	}
+	if status, _ := r.raw(body + "\r\n"); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	if trailer := <-got; len(trailer) != 1 || trailer.Get("X-Sum") != "42" {
+		t.Errorf("the backend got the trailer %v; want X-Sum alone", trailer)
+	}
 }
 
 func TestRequestTrailers(t *testing.T) {
