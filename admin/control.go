@@ -47,16 +47,14 @@ func (h *handler) quit(w http.ResponseWriter, r *http.Request) {
 // revoked is the answer to a revocation.
 type revoked struct {
 	Revoked session.Subject `json:"revoked"`
-	Warning string          `json:"warning,omitempty"` // in force here, but not everywhere or not for ever
+	Warning string          `json:"warning,omitempty"` // in force here, but not everywhere or not for ever, or perhaps not what was meant
 }
 
 // revoke ends sessions: 200 when that is in force everywhere, 202 with a
-// warning when it is in force here and not yet on other replicas or on disk.
+// warning when it is in force here and not yet on other replicas or on disk, or
+// when no site has the name now.
 func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 	subject, err := parseSubject(r)
-	if err == nil {
-		err = h.knownSite(subject)
-	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -71,9 +69,12 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 	}
 	err = h.opts.Revoke(context.WithoutCancel(r.Context()), subject)
 	h.logRevocation(r, subject, err)
+	unknown := h.unknownSite(subject)
 	switch {
-	case err == nil:
+	case err == nil && unknown == "":
 		writeJSON(w, http.StatusOK, revoked{Revoked: subject})
+	case err == nil:
+		writeJSON(w, http.StatusAccepted, revoked{Revoked: subject, Warning: unknown})
 	case errors.Is(err, session.ErrNotShared), errors.Is(err, session.ErrNotKept):
 		writeJSON(w, http.StatusAccepted, revoked{Revoked: subject, Warning: err.Error()})
 	default:

@@ -163,18 +163,20 @@ func isHex(s string) bool {
 	})
 }
 
-// knownSite refuses a site that does not exist.
-func (h *handler) knownSite(s session.Subject) error {
+// unknownSite says that no site has the name of s now, or nothing. Sessions may have
+// been made under a site that had it.
+func (h *handler) unknownSite(s session.Subject) string {
 	if s.Kind != session.KindSite || h.opts.Sites == nil {
-		return nil
+		return ""
 	}
 	sites := h.opts.Sites()
 	if slices.Contains(sites, s.Value) {
-		return nil
+		return ""
 	}
-	slices.Sort(sites)
-	if len(sites) > 20 {
-		return fmt.Errorf("site %q is unknown; there are %d others", s.Value, len(sites))
+	known := fmt.Sprintf("there are %d others", len(sites))
+	if len(sites) <= 20 {
+		slices.Sort(sites)
+		known = "known are " + strings.Join(sites, ", ")
 	}
-	return fmt.Errorf("site %q is unknown; known are %s", s.Value, strings.Join(sites, ", "))
+	return fmt.Sprintf("site %q is unknown, %s: ended are sessions made under a site that had this name", s.Value, known)
 }

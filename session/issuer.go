@@ -93,6 +93,8 @@ func attributeValue(s string) (value, tail string, err error) {
 		switch c := s[i]; c {
 		case ',', '+':
 			return trimValue(b, kept), s[i:], nil
+		case '"', ';':
+			return "", "", fmt.Errorf("it has %q without a backslash before: write it as openssl x509 -issuer -nameopt rfc2253 does", c)
 		case '\\':
 			if i+1 == len(s) {
 				return "", "", errors.New("it ends in the middle of an escape")

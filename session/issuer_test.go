@@ -71,6 +71,8 @@ func TestIssuersThatAreNone(t *testing.T) {
 		"CN=#zz":        "invalid byte",
 		"2.5.4.3=#0c05": "no encoded value",
 		"=a":            `unknown attribute ""`,
+		`CN="Foo, Bar"`: "-nameopt rfc2253",
+		"CN=a;O=b":      "-nameopt rfc2253",
 	} {
 		_, err := Subject{Kind: KindCertificate, Issuer: issuer, Serial: "1"}.canonical()
 		if err == nil || !strings.Contains(err.Error(), want) {

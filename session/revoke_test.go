@@ -309,6 +309,8 @@ func TestRevokeRefusesNonsense(t *testing.T) {
 		{Kind: KindSite, Value: "x", Serial: "1"}, {Kind: KindCertificate, Issuer: "CN=x"},
 		{Kind: KindCertificate, Serial: "1"}, {Kind: KindCertificate, Issuer: "CN=x", Serial: "xyz"},
 		{Kind: KindCertificate, Issuer: "CN=x", Serial: "-1"}, {Kind: KindCertificate, Issuer: "CN=x", Serial: " : "},
+		{Kind: KindServerName, Value: "*.a.test"}, {Kind: KindServerName, Value: "a.test:443"}, {Kind: KindServerName, Value: " a.test"},
+		{Kind: KindServerName, Value: "https://a.test/"}, {Kind: KindServerName, Value: "a..test"}, {Kind: KindServerName, Value: "."},
 	} {
 		if err := p.r.Revoke(t.Context(), s); err == nil {
 			t.Errorf("%+v was taken", s)

@@ -75,15 +75,24 @@ func (s Subject) canonical() (Subject, error) {
 	return s, err
 }
 
-// canonicalName returns a server name as [Binding.ServerName] has it.
+// canonicalName returns a server name as [Binding.ServerName] has it, and refuses what
+// no client can have sent as one: nothing would be revoked by it.
 func canonicalName(name string) (string, error) {
-	ascii := strings.TrimSuffix(strings.ToLower(name), ".")
-	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
-		return ascii, nil
+	if strings.Contains(name, "*") {
+		return "", fmt.Errorf("session: %q is a pattern, and sessions belong to single names: revoke by site", name)
 	}
-	ascii, err := idna.Lookup.ToASCII(ascii)
-	if err != nil {
-		return "", fmt.Errorf("session: %q is not a server name: %w", name, err)
+	ascii := strings.TrimSuffix(strings.ToLower(name), ".")
+	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		var err error
+		if ascii, err = idna.Lookup.ToASCII(ascii); err != nil {
+			return "", fmt.Errorf("session: %q is not a server name: %w", name, err)
+		}
+	}
+	label := func(c rune) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' }
+	for part := range strings.SplitSeq(ascii, ".") {
+		if part == "" || strings.ContainsFunc(part, func(c rune) bool { return !label(c) }) {
+			return "", fmt.Errorf("session: %q is not a server name: want one such as app.example.com, without port", name)
+		}
 	}
 	return ascii, nil
 }

@@ -21,6 +21,11 @@ WHAT is one of
   sni NAME                   sessions made under a server name
   certificate ISSUER SERIAL  sessions of a client certificate: the issuer as an
                              RFC 2253 string, the serial number in hexadecimal
+
+The exit status is 0 if they are revoked everywhere and for good. It is 1, with a
+message, if nothing was revoked, but also if the store or the disk does not know of it
+yet, or no site has that name.
+
 `
 
 // runSessions ends sessions on a running tlsproxy, on every replica that
@@ -66,6 +71,17 @@ func runSessions(args []string, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	fmt.Fprintln(stdout, strings.TrimSpace(answer))
+	var done struct {
+		Warning string `json:"warning"`
+	}
+	if err := json.Unmarshal([]byte(answer), &done); err != nil {
+		fmt.Fprintln(stderr, "tlsproxy sessions revoke: the answer:", err)
+		return exitFailure
+	}
+	if done.Warning != "" {
+		fmt.Fprintln(stderr, "tlsproxy sessions revoke: revoked, but:", done.Warning)
+		return exitFailure
+	}
 	return exitOK
 }
 
