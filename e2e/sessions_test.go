@@ -399,8 +399,8 @@ func TestRevocationWithoutAStore(t *testing.T) {
 		c.want(t, "right after the revocation", "open.test", false)
 		c.want(t, "authenticated after it", "open.test", true)
 	}
-	if out, err := run(t, "", binary, "sessions", "revoke", "-admin", p.admin, "site", "nonsense"); err == nil || !strings.Contains(out, "nonsense") {
-		t.Errorf("revoking an unknown site: %v, %s", err, out)
+	if out, err := run(t, "", binary, "sessions", "revoke", "-admin", p.admin, "sni", "*.open.test"); err == nil || !strings.Contains(out, "revoke by site") {
+		t.Errorf("revoking a pattern: %v, %s", err, out)
 	}
 	revocations := func() float64 { return p.metric("tlsproxy_session_revocations") }
 	if n := revocations(); n != 1 {
@@ -417,6 +417,9 @@ func TestRevocationWithoutAStore(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(p.dir, "state", "session-revocations.json.corrupt")); err != nil {
 		t.Error(err)
+	}
+	if out, err := run(t, "", binary, "sessions", "revoke", "-admin", p.admin, "site", "nonsense"); err == nil || !strings.Contains(out, `revoked, but: site "nonsense" is unknown`) {
+		t.Errorf("revoking an unknown site: %v, %s", err, out)
 	}
 	if !strings.Contains(p.stderr.String(), "session-revocations.json") {
 		t.Errorf("the log does not speak of the damaged file:\n%s", p.stderr)

@@ -31,7 +31,6 @@ type Attempt struct {
 	staged   []byte // the state that Wrap saw, nil: nothing to store
 	stagedID ID
 	unstored reason // why there is nothing to store
-	resumed  bool   // as Wrap saw it
 
 	asked  bool          // the store was asked for a session
 	waited time.Duration // on the store
@@ -58,7 +57,7 @@ func (a *Attempt) Unwrap(handle []byte, cs tls.ConnectionState) (ss *tls.Session
 			a.pending, ss, err = false, nil, nil
 		}
 	}()
-	a.settle(false) // crypto/tls goes on to a further handle: it declined the one before
+	a.settle(Declined) // crypto/tls goes on to a further handle: it declined the one before
 	if len(handle) == 0 {
 		return nil, nil // TLS 1.2 asks on every hello, whether a ticket came or not
 	}
@@ -173,7 +172,6 @@ func (a *Attempt) Wrap(cs tls.ConnectionState, ss *tls.SessionState) (handle []b
 			handle, err = randomHandle(), nil
 		}
 	}()
-	a.resumed = cs.DidResume
 	if a.keeps(cs) {
 		if handle, ok := a.r.handle(a.found.id); ok {
 			return handle, nil
@@ -216,7 +214,7 @@ func (a *Attempt) Abandon() {
 		return
 	}
 	a.done = true
-	a.settle(a.resumed)
+	a.settle(Unfinished)
 	a.drop()
 }
 
@@ -227,10 +225,11 @@ func (a *Attempt) Refuse(cs tls.ConnectionState) {
 	if a.done {
 		return
 	}
-	a.resumed = cs.DidResume
-	if a.resumed && a.pending {
+	if cs.DidResume && a.pending {
 		a.r.forget(a.found.id)
+		a.settle(a.result)
 	}
+	a.settle(Declined)
 	a.Abandon()
 }
 
@@ -238,20 +237,20 @@ func (a *Attempt) Refuse(cs tls.ConnectionState) {
 // offered, how the last one did. It is final after Commit or Abandon.
 func (a *Attempt) Result() Result { return a.result }
 
-// settle counts a found session as resumed or declined.
-func (a *Attempt) settle(resumed bool) {
+// settle counts what became of a found session: a hit as it was found, or a result
+// that is none.
+func (a *Attempt) settle(result Result) {
 	if !a.pending {
 		return
 	}
 	a.pending = false
-	if !resumed {
+	if result != Hit && result != HitShared {
 		a.found.wipe()
-		a.result = Declined
 	}
-	a.r.count(a.result)
+	a.note(result)
 }
 
-// note counts a lookup that found nothing usable.
+// note counts how a lookup ended.
 func (a *Attempt) note(result Result) {
 	a.result = result
 	a.r.count(result)

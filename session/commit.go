@@ -37,11 +37,12 @@ func (a *Attempt) Commit(cs tls.ConnectionState) error {
 	a.done = true
 	defer a.drop()
 	resumed := cs.DidResume && a.pending
-	a.settle(cs.DidResume)
 	if !resumed {
+		a.settle(Declined)
 		a.commitFull(cs)
 		return nil
 	}
+	a.settle(a.result)
 	if a.r.revoked.covers(&a.found.entry, a.site) {
 		a.result = Revoked
 		a.r.notStored(revokedNow)

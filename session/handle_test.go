@@ -87,7 +87,7 @@ func TestSeveralHandles(t *testing.T) {
 	}
 	a.Abandon()
 	l := p.r.Stats().Lookups
-	if l[Malformed] != 1 || l[Declined] != 2 || l[Hit] != 0 {
+	if l[Malformed] != 1 || l[Declined] != 1 || l[Unfinished] != 1 || l[Hit] != 0 {
 		t.Errorf("lookups: %v", l)
 	}
 }

@@ -236,7 +236,7 @@ func TestUnfinishedHandshakesStoreNothing(t *testing.T) {
 	})
 }
 
-// A replayed hello takes nothing away, not even with single use.
+// A replayed hello takes nothing away, not even with single use, and is no hit.
 func TestReplayedHelloTakesNothingAway(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version uint16) {
 		for _, window := range []time.Duration{0, SingleUse} {
@@ -251,6 +251,10 @@ func TestReplayedHelloTakesNothingAway(t *testing.T) {
 				}
 			}
 			p.wantEntries(t, 1)
+			before := p.r.Stats().Lookups
+			if before[Hit] != 0 || before[Unfinished] < 5 {
+				t.Errorf("the replays count as %v", before)
+			}
 			p.connect(t, c).want(t, true, Hit)
 		}
 	})

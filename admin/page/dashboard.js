@@ -130,6 +130,7 @@ const lookupMeanings = {
   revoked: "revoked",
   declined: "found, but version, cipher suite or client certificate forbid it",
   malformed: "not a handle of ours",
+  unfinished: "found, and the handshake failed",
   store_error: "the shared store failed or was too slow",
 };
 
