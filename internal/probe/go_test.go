@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"io"
 	"net"
 	"path/filepath"
@@ -356,6 +357,14 @@ func TestUnreachable(t *testing.T) {
 	wantContains(t, out.stderr, "connection refused")
 	if out.stdout != "" {
 		t.Errorf("stdout = %q", out.stdout)
+	}
+	// Programs read an object whatever became of the probe.
+	target := closedPort(t)
+	out = run(t, target, "-json")
+	wantStatus(t, out, exitFailed)
+	var failure Failure
+	if err := json.Unmarshal([]byte(out.stdout), &failure); err != nil || failure.Target != target || !strings.Contains(failure.Error, "connection refused") || failure.Time.IsZero() {
+		t.Errorf("-json printed %q: %+v, %v", out.stdout, failure, err)
 	}
 }
 

@@ -70,9 +70,13 @@ func (c Command) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "tlsproxy probe: %v\n", err)
 		return exitUsage
 	}
+	begin := time.Now()
 	report, err := newProber(opts, c.VerifyStaple).run(ctx)
 	if err != nil {
 		fmt.Fprintf(stderr, "tlsproxy probe: %v\n", err)
+		if opts.json {
+			_ = encode(stdout, Failure{Target: opts.target.given, Time: begin.UTC(), Error: err.Error()}) // it has failed anyway
+		}
 		return exitFailed
 	}
 	report.Required = checkRequirements(opts.require, report)
@@ -88,10 +92,14 @@ func write(w io.Writer, r *Report, asJSON bool) error {
 	if !asJSON {
 		return writeText(w, r)
 	}
+	return encode(w, r)
+}
+
+func encode(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(r)
+	return enc.Encode(v)
 }
 
 // exitStatus says on stderr what does not hold and turns it into the status.

@@ -22,6 +22,13 @@ type Report struct {
 	Required       []Requirement `json:"required,omitempty"`
 }
 
+// Failure is what -json prints in place of a [Report] when there is nothing to report.
+type Failure struct {
+	Target string    `json:"target"` // HOST:PORT as it was given
+	Time   time.Time `json:"time"`   // when the probe began
+	Error  string    `json:"error"`
+}
+
 // Version says how the server took a ClientHello that offered one version.
 type Version struct {
 	Version     string `json:"version"` // "1.0" to "1.3"
