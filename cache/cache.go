@@ -170,13 +170,16 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 // Put stores v under k for the cache's lifetime, in place of what was there, as
 // the most recently used entry.
 func (c *Cache[K, V]) Put(k K, v V) {
-	c.PutFor(k, v, time.Duration(c.lifetime.Load()))
+	c.TryPutFor(k, v, time.Duration(c.lifetime.Load()))
 }
 
 // PutFor is [Cache.Put] with a lifetime for this entry alone. With d ≤ 0 it stores
 // nothing and removes what was there: a remaining life that came to nothing does
 // not become immortal.
-func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
+func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) { c.TryPutFor(k, v, d) }
+
+// TryPutFor is [Cache.PutFor] and reports whether it stored v.
+func (c *Cache[K, V]) TryPutFor(k K, v V, d time.Duration) bool {
 	weight := c.overhead
 	if c.weigh != nil {
 		weight += max(0, min(c.weigh(k, v), math.MaxInt64/4))
@@ -189,7 +192,8 @@ func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
 		now = c.time()
 	}
 	s.mu.Lock()
-	if d > 0 && s.fits(weight) {
+	stored := d > 0 && s.fits(weight)
+	if stored {
 		s.store(hash, &k, &v, weight, expires, now)
 	} else {
 		s.counts.rejected++
@@ -198,6 +202,7 @@ func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) {
 		}
 	}
 	c.done(s)
+	return stored
 }
 
 // Cut makes the live entry under k end within d, and reports whether there is one.

@@ -68,7 +68,7 @@ func (m *model) deadline(now int64, d time.Duration) int64 {
 	return now + int64(d)
 }
 
-func (m *model) put(now int64, k, v int, d time.Duration) {
+func (m *model) put(now int64, k, v int, d time.Duration) (stored bool) {
 	m.expire(now)
 	weight := m.overhead + max(0, m.weigh(k, v))
 	i := m.find(k)
@@ -76,13 +76,14 @@ func (m *model) put(now int64, k, v int, d time.Duration) {
 		if i >= 0 {
 			m.leave(i, ReasonDeleted)
 		}
-		return
+		return false
 	}
 	if i >= 0 {
 		m.leave(i, ReasonReplaced)
 	}
 	m.fit(1, weight)
 	m.entries = slices.Insert(m.entries, 0, modelEntry{k, v, weight, m.deadline(now, d)})
+	return true
 }
 
 func (m *model) fit(more int, weight int64) {

@@ -124,8 +124,7 @@ func (x *trial) step() {
 	case op < 14:
 		d := x.duration() - 18
 		x.puts++
-		x.c.PutFor(k, x.puts, d)
-		m.put(x.now, k, x.puts, d)
+		x.compare("TryPutFor", x.c.TryPutFor(k, x.puts, d), m.put(x.now, k, x.puts, d))
 	case op < 20:
 		v, ok := x.c.Get(k)
 		wantV, wantOK := m.get(x.now, k)

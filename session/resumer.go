@@ -222,11 +222,10 @@ func (r *Resumer) replace(id ID, e entry, state []byte) reason {
 	} else {
 		e.aside = r.aside.put(state)
 	}
+	// Only the put itself knows whether it stored: what it did may have left
+	// again, and been told of, by the time of another question.
 	r.entered(&e)
-	r.cache.PutFor(id, e, life)
-	// Cut changes nothing here but tells whether the entry is held: the
-	// cache refuses what is larger than its bounds without a word.
-	if !r.cache.Cut(id, math.MaxInt64) {
+	if !r.cache.TryPutFor(id, e, life) {
 		r.left(&e)
 		return noRoom
 	}

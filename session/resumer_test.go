@@ -124,6 +124,58 @@ func TestNoRoom(t *testing.T) {
 	accounts(t, p.r)
 }
 
+// A session that leaves the cache while the call that put it still runs is accounted
+// for once, whatever made it go, and was no less stored for that.
+func TestBooksOfShortStays(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		capacity int
+		drop     func(*Resumer) // from another goroutine, again and again
+	}{
+		{"evicted", 16, func(r *Resumer) { r.Stats() }},
+		{"shed", 2000, func(r *Resumer) { r.Shed(2000) }},
+		{"cleared", 2000, (*Resumer).Clear},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newProxy(t, Options{Limits: Limits{Capacity: tt.capacity}})
+			ctx, cancel := context.WithCancel(t.Context())
+			var putting, dropping sync.WaitGroup
+			dropping.Go(func() {
+				for ctx.Err() == nil {
+					tt.drop(p.r)
+				}
+			})
+			for g := range 64 {
+				putting.Go(func() {
+					e := entry{deadline: time.Now().Add(time.Hour).UnixNano(), stored: p.r.second()}
+					for i := range 500 {
+						e.client = uint64(1000*g + i%50 + 1)
+						if why := p.r.put(newID(0), e, make([]byte, 70)); why != "" {
+							t.Errorf("not stored: %s", why)
+						}
+					}
+				})
+			}
+			putting.Wait()
+			cancel()
+			dropping.Wait()
+			accounts(t, p.r)
+		})
+	}
+	t.Run("expired", func(t *testing.T) {
+		p := newProxy(t, Options{})
+		e := entry{stored: p.r.second(), client: 1}
+		for i := range 2000 {
+			now := time.Now().UnixNano()
+			e.deadline, e.cut = now+int64(time.Hour), now+int64(i%20)*500
+			if why := p.r.put(newID(0), e, make([]byte, 70)); why != "" && why != tooOld {
+				t.Fatalf("not stored: %s", why)
+			}
+		}
+		accounts(t, p.r)
+	})
+}
+
 // Secrets are wiped when a session is dropped from beside the cache.
 func TestAsideWipes(t *testing.T) {
 	var a aside
