@@ -134,6 +134,7 @@ func (a *Attempt) consume() bool {
 		}
 		return ok
 	}
+	a.r.cache.Delete(a.found.id)
 	taken, err := a.r.take(a.found.id, a.budget())
 	if err != nil {
 		// Whether it is gone is unknown: have it deleted as soon as the

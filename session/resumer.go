@@ -167,19 +167,19 @@ func (r *Resumer) Shed(n int) int { return r.cache.Shed(n) }
 // other replica and no handshake under way.
 func (r *Resumer) Clear() { r.cache.Clear() }
 
-// putNew stores a new session here and in the store, and returns why not.
+// putNew stores a new session here and in the store, and returns why not. With a store
+// and SingleUse nobody looks at what is held here, but a client's share is told by it.
 func (r *Resumer) putNew(id ID, e entry, state []byte) reason {
 	life := e.remaining(r.now().UnixNano())
 	if life <= 0 {
 		return tooOld
 	}
-	if r.store != nil {
-		r.queue.put(id, e.encode(state), life)
-		if r.limits.Load().reuse == SingleUse {
-			return "" // the local copy would be bypassed
-		}
+	why := r.put(id, e, state)
+	if r.store == nil || why == overShare {
+		return why
 	}
-	return r.put(id, e, state)
+	r.queue.put(id, e.encode(state), life)
+	return ""
 }
 
 // arrived is e as it is about to be stored here for the first time, charged to
@@ -242,6 +242,7 @@ func (r *Resumer) makeRoom(e *entry, limit shareLimit) bool {
 		}
 		if r.cache.Delete(oldest) {
 			r.shareLimited.Add(1)
+			r.cutShared(oldest, 0)
 		}
 	}
 	return true

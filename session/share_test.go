@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -81,6 +82,30 @@ func TestShareKeepsTheNewest(t *testing.T) {
 	stuff(t, p, "192.0.2.1", 60)
 	p.connect(t, c).want(t, false, Absent)
 	accounts(t, p.r)
+}
+
+// A client at its share holds no more in the store than here, though with single use
+// nobody looks at what is held here.
+func TestShareHoldsInTheStore(t *testing.T) {
+	for _, window := range []time.Duration{0, SingleUse} {
+		synctest.Test(t, func(t *testing.T) {
+			p, _, s := fleet(t, Options{Limits: Limits{Capacity: 400, ReuseWindow: window}})
+			c := client(tls.VersionTLS13, "a.test")
+			p.addr = netip.MustParseAddr("192.0.2.1")
+			p.full(t, c)
+			for range 30 {
+				stuff(t, p, "198.51.100.7", 100)
+				synctest.Wait() // the queue is bounded
+			}
+			if n := s.live(); n != 101 {
+				t.Errorf("window %v: the store holds %d sessions; want the share of 100 and another's one", window, n)
+			}
+			p.r.Clear()
+			p.connect(t, c).want(t, true, HitShared)
+			synctest.Wait()
+			accounts(t, p.r)
+		})
+	}
 }
 
 // The share bounds bytes as well as entries.
