@@ -67,11 +67,15 @@ func (p *forwardedParser) element() (hop, bool) {
 	}
 }
 
-// set keeps a parameter; each may come once.
+// set keeps a parameter; each may come once. A node has no comma and no space
+// (RFC 7239, section 6); one that had would be several in X-Forwarded-For.
 func (h *hop) set(name, value string, seen *int) bool {
 	bit := 0
 	switch strings.ToLower(name) {
 	case "for":
+		if strings.ContainsAny(value, ", \t") {
+			return false
+		}
 		h.node, bit = value, 1
 	case "host":
 		h.host, bit = value, 2

@@ -20,6 +20,8 @@ func TestParseForwarded(t *testing.T) {
 		{[]string{"for=a;;proto=https"}, []hop{{node: "a", proto: "https"}}, true},
 		{[]string{"secret=x"}, nil, true},
 		{[]string{"for=a b"}, nil, false},
+		{[]string{`for="a b"`}, nil, false},
+		{[]string{`for="a,b"`}, nil, false},
 		{[]string{"for"}, nil, false},
 		{[]string{"for="}, nil, false},
 		{[]string{`for="a`}, nil, false},

@@ -79,7 +79,7 @@ func TestForwardingHeaders(t *testing.T) {
 			"X-Forwarded-Prefix": "/admin",
 			"X-Real-Ip":          "203.0.113.7",
 			"X-Request-Id":       "from-outside",
-			"Forwarded":          `for=203.0.113.7;host=public.test;proto=http, for="[2001:db8::1]:80", for=127.0.0.1`,
+			"Forwarded":          `for=203.0.113.7;host=public.test;proto=http, for=198.51.100.1, for=10.0.0.9, for=127.0.0.1`,
 		}, "10.0.0.9"},
 		{"trusted, X-Forwarded only", true, only("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"), map[string]string{
 			"X-Forwarded-For": "203.0.113.7, 198.51.100.1, 10.0.0.9, 127.0.0.1",
@@ -133,6 +133,69 @@ func TestForwardingHeaders(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Whatever a trusted peer sends in the two families, the backend gets the same
+// from both, and what contradicts X-Forwarded-* comes from neither.
+func TestForwardingFamiliesAgree(t *testing.T) {
+	const forged = "for=9.9.9.9;proto=http;host=evil.test"
+	tests := []struct {
+		name      string
+		sent      http.Header
+		chain     string // X-Forwarded-For
+		host      string
+		proto     string
+		forwarded string
+	}{
+		{"X-Forwarded-* only", http.Header{"X-Forwarded-For": {"1.2.3.4, 10.0.0.1"}, "X-Forwarded-Host": {"public.test"}, "X-Forwarded-Proto": {"HTTP"}},
+			"1.2.3.4, 10.0.0.1, 127.0.0.1", "public.test", "http", "for=1.2.3.4;host=public.test;proto=http, for=10.0.0.1, for=127.0.0.1"},
+		{"Forwarded only", http.Header{"Forwarded": {"for=1.2.3.4;host=public.test;proto=http, for=10.0.0.1;host=inner.test;proto=https"}},
+			"1.2.3.4, 10.0.0.1, 127.0.0.1", "public.test", "http", "for=1.2.3.4;host=public.test;proto=http, for=10.0.0.1, for=127.0.0.1"},
+		{"Forwarded without host and protocol", http.Header{"Forwarded": {"for=1.2.3.4"}},
+			"1.2.3.4, 127.0.0.1", "app.test", "https", "for=1.2.3.4;host=app.test;proto=https, for=127.0.0.1"},
+		{"Forwarded with nonsense", http.Header{"Forwarded": {`for=1.2.3.4;host="a b";proto=gopher`}},
+			"1.2.3.4, 127.0.0.1", "app.test", "https", "for=1.2.3.4;host=app.test;proto=https, for=127.0.0.1"},
+		{"equal", http.Header{"X-Forwarded-For": {"1.2.3.4"}, "X-Forwarded-Host": {"public.test"}, "X-Forwarded-Proto": {"http"}, "Forwarded": {"for=1.2.3.4;host=public.test;proto=http"}},
+			"1.2.3.4, 127.0.0.1", "public.test", "http", "for=1.2.3.4;host=public.test;proto=http, for=127.0.0.1"},
+		{"different", http.Header{"X-Forwarded-For": {"1.2.3.4, 10.0.0.1"}, "Forwarded": {forged}},
+			"1.2.3.4, 10.0.0.1, 127.0.0.1", "app.test", "https", "for=1.2.3.4;host=app.test;proto=https, for=10.0.0.1, for=127.0.0.1"},
+		// A client knows its own address, so an equal chain proves nothing of the host.
+		{"equal chain, forged host", http.Header{"X-Forwarded-For": {"1.2.3.4"}, "Forwarded": {"for=1.2.3.4;proto=http;host=evil.test"}},
+			"1.2.3.4, 127.0.0.1", "app.test", "https", "for=1.2.3.4;host=app.test;proto=https, for=127.0.0.1"},
+		{"chain in one, host in the other", http.Header{"X-Forwarded-For": {"1.2.3.4"}, "Forwarded": {"host=evil.test"}},
+			"1.2.3.4, 127.0.0.1", "app.test", "https", "for=1.2.3.4;host=app.test;proto=https, for=127.0.0.1"},
+		{"protocol in one, chain in the other", http.Header{"X-Forwarded-Proto": {"http"}, "Forwarded": {forged}},
+			"127.0.0.1", "app.test", "http", "for=127.0.0.1;host=app.test;proto=http"},
+		{"host in one, chain in the other", http.Header{"X-Forwarded-Host": {"public.test"}, "Forwarded": {forged}},
+			"127.0.0.1", "public.test", "https", "for=127.0.0.1;host=public.test;proto=https"},
+		{"empty X-Forwarded-*", http.Header{"X-Forwarded-For": {""}, "X-Forwarded-Host": {" "}, "Forwarded": {"for=1.2.3.4;proto=http"}},
+			"1.2.3.4, 127.0.0.1", "app.test", "http", "for=1.2.3.4;host=app.test;proto=http, for=127.0.0.1"},
+		{"obfuscated in Forwarded", http.Header{"Forwarded": {`for=_hidden, for="_gate:_x", for=unknown, proto=http`}},
+			"_hidden, _gate:_x, unknown, unknown, 127.0.0.1", "app.test", "https",
+			`for=_hidden;host=app.test;proto=https, for="_gate:_x", for=unknown, for=unknown, for=127.0.0.1`},
+		{"obfuscated in X-Forwarded-For", http.Header{"X-Forwarded-For": {"_hidden, unknown"}, "Forwarded": {forged}},
+			"_hidden, unknown, 127.0.0.1", "app.test", "https", "for=_hidden;host=app.test;proto=https, for=unknown, for=127.0.0.1"},
+		{"a node that would be two", http.Header{"Forwarded": {`for="9.9.9.9, 127.0.0.1"`}},
+			"127.0.0.1", "app.test", "https", "for=127.0.0.1;host=app.test;proto=https"},
+		{"IPv6", http.Header{"X-Forwarded-For": {"2001:db8::1, [2001:db8::2]:80"}},
+			"2001:db8::1, [2001:db8::2]:80, 127.0.0.1", "app.test", "https",
+			`for="[2001:db8::1]";host=app.test;proto=https, for="[2001:db8::2]:80", for=127.0.0.1`},
+	}
+	trust := unmapped(loopback)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &http.Request{Host: "app.test", Header: tt.sent}
+			got := http.Header{}
+			trust.originOf(r, &Conn{TLS: true, Client: netip.MustParseAddrPort("127.0.0.1:1")}).set(got)
+			for name, want := range map[string]string{
+				"X-Forwarded-For": tt.chain, "X-Forwarded-Host": tt.host, "X-Forwarded-Proto": tt.proto, "Forwarded": tt.forwarded,
+			} {
+				if g := strings.Join(got[name], " & "); g != want {
+					t.Errorf("%s: got %q, want %q", name, g, want)
+				}
+			}
+		})
+	}
 }
 
 func TestRequestIDs(t *testing.T) {

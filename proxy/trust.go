@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,6 @@ type origin struct {
 	peer    netip.Addr // invalid if unknown
 	trusted bool       // the peer's headers are believed
 	nodes   []string   // those before the peer, from the client on
-	hops    []hop      // the same as Forwarded said it; nil if it did not
 	host    string     // as the client sent it
 	proto   string     // as the client used it
 }
@@ -38,18 +38,31 @@ func (t trustList) originOf(r *http.Request, c *Conn) origin {
 	if !o.trusted {
 		return o
 	}
-	o.nodes = parseXForwardedFor(r.Header["X-Forwarded-For"])
-	if hops, ok := parseForwarded(r.Header["Forwarded"]); ok && len(hops) > 0 {
-		o.hops = hops
-		o.believe(hops[0].host, hops[0].proto)
-		if len(o.nodes) == 0 {
-			for _, h := range hops {
-				o.nodes = append(o.nodes, orUnknown(h.node))
-			}
-		}
+	if !o.believeXForwarded(r.Header) {
+		o.believeForwarded(r.Header)
 	}
-	o.believe(firstOf(r.Header["X-Forwarded-Host"]), firstOf(r.Header["X-Forwarded-Proto"]))
 	return o
+}
+
+// believeXForwarded takes what X-Forwarded-* says; false means that it says
+// nothing. Where it says anything, Forwarded is not read at all: most proxies set
+// the one and know nothing of the other, which then is whatever the client wrote.
+func (o *origin) believeXForwarded(h http.Header) bool {
+	o.nodes = parseXForwardedFor(h["X-Forwarded-For"])
+	host, proto := firstOf(h["X-Forwarded-Host"]), firstOf(h["X-Forwarded-Proto"])
+	o.believe(host, proto)
+	return len(o.nodes) > 0 || host != "" || proto != ""
+}
+
+func (o *origin) believeForwarded(h http.Header) {
+	hops, ok := parseForwarded(h["Forwarded"])
+	if !ok || len(hops) == 0 {
+		return
+	}
+	o.believe(hops[0].host, hops[0].proto)
+	for _, hp := range hops {
+		o.nodes = append(o.nodes, orUnknown(hp.node))
+	}
 }
 
 // believe takes host and protocol from a trusted peer where they make sense.
@@ -85,35 +98,27 @@ func (t trustList) client(o origin) netip.Addr {
 	return client
 }
 
-// set writes the forwarding headers for the backend. Both families tell the same:
-// if a trusted proxy sent one of them only, the other is derived from it.
+// set writes the forwarding headers for the backend, both families from the same
+// values, so that they tell the same. In Forwarded the first hop has host and
+// protocol, as X-Forwarded-* has no more to tell.
 func (o origin) set(h http.Header) {
 	peer := orUnknown("")
 	if o.peer.IsValid() {
 		peer = o.peer.String()
 	}
-	hops := o.hops
-	if hops == nil {
-		for _, node := range o.nodes {
-			hops = append(hops, hop{node: node})
-		}
-	}
-	last := hop{node: peer}
-	if len(hops) == 0 {
-		last.host, last.proto = o.host, o.proto
-	} else if o.hops == nil {
-		hops[0].host, hops[0].proto = o.host, o.proto
-	}
+	nodes := append(slices.Clip(o.nodes), peer)
 	buf := make([]byte, 0, 96)
-	for _, hp := range hops {
-		hp.node = orUnknown(hp.node)
-		buf = append(hp.append(buf), ", "...)
+	for i, node := range nodes {
+		hp := hop{node: node}
+		if i == 0 {
+			hp.host, hp.proto = o.host, o.proto
+		} else {
+			buf = append(buf, ", "...)
+		}
+		buf = hp.append(buf)
 	}
-	h["Forwarded"] = []string{string(last.append(buf))}
-	if len(o.nodes) > 0 {
-		peer = strings.Join(o.nodes, ", ") + ", " + peer
-	}
-	h["X-Forwarded-For"] = []string{peer}
+	h["Forwarded"] = []string{string(buf)}
+	h["X-Forwarded-For"] = []string{strings.Join(nodes, ", ")}
 	h["X-Forwarded-Host"] = []string{o.host}
 	h["X-Forwarded-Proto"] = []string{o.proto}
 }
