@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // check refuses limits that could not be meant.
@@ -53,6 +54,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// waits counts those who wait at gates.
+type waits struct {
+	begun atomic.Uint64
+	now   atomic.Int64
+}
+
 // gate lets a number of holders in and makes the others wait. The zero value
 // has no limit.
 type gate struct {
@@ -62,28 +69,39 @@ type gate struct {
 	changed chan struct{} // closed when there may be room; nil: nobody waits
 }
 
-// enter waits for room and reports whether it waited. It gives up, without
-// entering, when stop is closed.
-func (g *gate) enter(stop <-chan struct{}) (entered, waited bool) {
-	for {
-		g.mu.Lock()
-		if g.max <= 0 || g.held < g.max {
-			g.held++
-			g.mu.Unlock()
-			return true, waited
-		}
-		if g.changed == nil {
-			g.changed = make(chan struct{})
-		}
-		changed := g.changed
-		g.mu.Unlock()
-		waited = true
+// enter waits for room, counted in w from when it begins. It gives up, without
+// entering and with false, when stop is closed.
+func (g *gate) enter(stop <-chan struct{}, w *waits) bool {
+	changed := g.try()
+	if changed == nil {
+		return true
+	}
+	w.begun.Add(1)
+	w.now.Add(1)
+	defer w.now.Add(-1)
+	for changed != nil {
 		select {
 		case <-changed:
 		case <-stop:
-			return false, waited
+			return false
 		}
+		changed = g.try()
 	}
+	return true
+}
+
+// try enters if there is room; else it returns what is closed when there may be.
+func (g *gate) try() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.max <= 0 || g.held < g.max {
+		g.held++
+		return nil
+	}
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	return g.changed
 }
 
 // leave makes room.

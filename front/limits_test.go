@@ -29,6 +29,14 @@ func (r *rig) hold(from string) *tls.Conn {
 	return c
 }
 
+// heldBack waits until n connections wait at a limit.
+func (r *rig) heldBack(n int) {
+	r.t.Helper()
+	testtool.Eventually(r.t, fmt.Sprintf("%d connections to be held back", n), func() bool {
+		return r.front.Stats().HeldBack == n
+	})
+}
+
 func TestMaxConnections(t *testing.T) {
 	r := newRig(t, rigOptions{limits: Limits{MaxConnections: 2}})
 	one, two := r.hold("203.0.113.1:1"), r.hold("203.0.113.2:1")
@@ -39,11 +47,11 @@ func TestMaxConnections(t *testing.T) {
 		_, _, err := visitOver(r.dialFrom("203.0.113.3:1", listenAddr), r.client("app.example", tls.VersionTLS13, nil))
 		third <- err
 	}()
-	testtool.Eventually(t, "the third connection to wait", func() bool {
-		r.front.gate.mu.Lock()
-		defer r.front.gate.mu.Unlock()
-		return r.front.gate.changed != nil
-	})
+	// it counts while it waits: a proxy that stays full must not look idle
+	r.heldBack(1)
+	if s := r.front.Stats(); s.Full != 1 || s.Open != 2 {
+		t.Errorf("full %d times with %d open; want once with 2", s.Full, s.Open)
+	}
 	select {
 	case err := <-third:
 		t.Fatalf("the third connection did not wait: %v", err)
@@ -53,8 +61,8 @@ func TestMaxConnections(t *testing.T) {
 	if err := <-third; err != nil {
 		t.Errorf("the third connection: %v", err)
 	}
-	if s := r.front.Stats(); s.Full != 1 {
-		t.Errorf("full %d times; want once", s.Full)
+	if s := r.front.Stats(); s.Full != 1 || s.HeldBack != 0 {
+		t.Errorf("full %d times, %d held back; want once and none", s.Full, s.HeldBack)
 	}
 
 	// a reload lifts the limit
@@ -69,12 +77,9 @@ func TestShutdownWhileFull(t *testing.T) {
 	r := newRig(t, rigOptions{limits: Limits{MaxConnections: 1}})
 	defer r.hold("203.0.113.1:1").Close()
 	waiting := r.dialFrom("203.0.113.2:1", listenAddr)
-	testtool.Eventually(t, "the second connection to wait", func() bool {
-		r.front.gate.mu.Lock()
-		defer r.front.gate.mu.Unlock()
-		return r.front.gate.changed != nil
-	})
+	r.heldBack(1)
 	r.stop()
+	r.heldBack(0)
 	if _, err := waiting.Read(make([]byte, 1)); err == nil {
 		t.Error("the waiting connection was answered")
 	}
@@ -88,6 +93,11 @@ func TestMaxHandshakes(t *testing.T) {
 		defer silent.Close()
 		synctest.Wait()
 		began := time.Now()
+		time.AfterFunc(DefaultHandshakeTimeout/2, func() {
+			if s := r.front.Stats(); s.Full != 1 || s.HeldBack != 1 {
+				t.Errorf("full %d times, %d held back; want one of each", s.Full, s.HeldBack)
+			}
+		})
 		r.mustVisit(r.client("app.example", tls.VersionTLS13, nil)) // once the silent one has run into its deadline
 		if took := time.Since(began); took != DefaultHandshakeTimeout {
 			t.Errorf("took %v; want %v", took, DefaultHandshakeTimeout)

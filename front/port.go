@@ -84,24 +84,26 @@ func (p *port) accept(ln net.Listener, work *sync.WaitGroup) {
 // one connection in hand, leaves the others to the kernel's queue.
 func (p *port) admit(c net.Conn, work *sync.WaitGroup) {
 	f := p.front
-	entered, waited := f.gate.enter(p.done)
-	if entered {
-		var again bool
-		if entered, again = f.shakes.enter(p.done); !entered {
-			f.gate.leave()
-		}
-		waited = waited || again
-	}
-	if waited {
-		f.counters.full.Add(1)
-	}
-	if !entered {
+	if !p.enter() {
 		c.Close()
 		return
 	}
 	f.counters.open.Add(1)
 	f.counters.handshaking.Add(1)
 	work.Go(func() { p.serve(c) })
+}
+
+// enter waits for room among all connections and all handshakes.
+func (p *port) enter() bool {
+	f := p.front
+	if !f.gate.enter(p.done, &f.counters.waits) {
+		return false
+	}
+	if !f.shakes.enter(p.done, &f.counters.waits) {
+		f.gate.leave()
+		return false
+	}
+	return true
 }
 
 func (p *port) isDone() bool {

@@ -14,9 +14,12 @@ type Stats struct {
 	Handshaking int `json:"handshaking"`
 	Ready       int `json:"ready"`
 	Open        int `json:"open"`
-	// Full counts the times a listener had to wait because of a limit on all
-	// connections or handshakes.
-	Full uint64 `json:"full"`
+	// Full counts the times a listener began to wait because of a limit on all
+	// connections or handshakes. HeldBack are the connections that wait for it
+	// now: one at most for each listening socket, the others are in the kernel.
+	// They do not count in Open.
+	Full     uint64 `json:"full"`
+	HeldBack int    `json:"held_back"`
 	// Handshakes counts finished handshakes by version ("1.2", "1.3"), Resumed
 	// those of them that resumed a session.
 	Handshakes map[string]uint64 `json:"handshakes"`
@@ -41,10 +44,11 @@ type Status struct {
 
 // counters is what Stats is made of.
 type counters struct {
-	accepted, acceptErrors, full, challenges atomic.Uint64
-	handshaking, ready, open                 atomic.Int64
-	done, resumed                            [2]atomic.Uint64 // by version: 1.2, 1.3
-	failures                                 map[Reason]*atomic.Uint64
+	accepted, acceptErrors, challenges atomic.Uint64
+	waits                              waits
+	handshaking, ready, open           atomic.Int64
+	done, resumed                      [2]atomic.Uint64 // by version: 1.2, 1.3
+	failures                           map[Reason]*atomic.Uint64
 }
 
 func newCounters() *counters {
@@ -62,7 +66,8 @@ func (c *counters) snapshot() Stats {
 		Handshaking:  int(c.handshaking.Load()),
 		Ready:        int(c.ready.Load()),
 		Open:         int(c.open.Load()),
-		Full:         c.full.Load(),
+		Full:         c.waits.begun.Load(),
+		HeldBack:     int(c.waits.now.Load()),
 		Challenges:   c.challenges.Load(),
 		Handshakes:   make(map[string]uint64, len(c.done)),
 		Resumed:      make(map[string]uint64, len(c.done)),

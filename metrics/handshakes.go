@@ -85,11 +85,12 @@ func frontCollector(read func() front.Stats, upgraded func() int) prometheus.Col
 		connections = gauge("connections", "Connections of clients now: handshaking, waiting (for the HTTP server), active or upgraded.", "state")
 		accepted    = counter("connections_accepted_total", "Connections accepted.")
 		errors      = counter("connection_accept_errors_total", "Times that accepting a connection failed.")
-		full        = counter("connection_limit_waits_total", "Times that a listener had to wait because of a limit on all connections or handshakes.")
+		full        = counter("connection_limit_waits_total", "Times that a listener began to wait because of a limit on all connections or handshakes.")
+		heldBack    = gauge("connections_held_back", "Connections that wait now because of a limit on all connections or handshakes, one at most for each listening socket; more are in the kernel.")
 		challenges  = counter("acme_challenge_connections_total", "Connections that were ACME TLS-ALPN challenges.")
 	)
 	return pull{
-		metrics: []metric{total, failures, connections, accepted, errors, full, challenges},
+		metrics: []metric{total, failures, connections, accepted, errors, full, heldBack, challenges},
 		collect: func(emit emit) {
 			s := read()
 			for _, v := range versions() {
@@ -111,6 +112,7 @@ func frontCollector(read func() front.Stats, upgraded func() int) prometheus.Col
 			emit(accepted, float64(s.Accepted))
 			emit(errors, float64(s.AcceptErrors))
 			emit(full, float64(s.Full))
+			emit(heldBack, float64(s.HeldBack))
 			emit(challenges, float64(s.Challenges))
 		},
 	}

@@ -239,7 +239,7 @@ function process(s) {
   const f = s.front, r = s.runtime;
   const rows = [
     ["connections", count(f.open) + " open, " + count(f.handshaking) + " of them in handshake, " + count(s.upgraded) + " upgraded"],
-    ["accepted", count(f.accepted) + ", waited at a limit " + count(f.full) + " times"],
+    ["accepted", count(f.accepted) + ", waited at a limit " + count(f.full) + " times, " + count(f.held_back) + " now"],
     ["failed handshakes", lines(Object.entries(f.failures || {}).filter(([, n]) => n)
       .sort((a, b) => b[1] - a[1]).map(([reason, n]) => reason + " " + count(n)))],
     ["goroutines", count(r.goroutines)],
