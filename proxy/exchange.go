@@ -132,6 +132,9 @@ func (ex *exchange) WriteHeader(status int) {
 		ex.wrote = true
 		ex.record.Status = status
 		ex.body.responding()
+		if ex.handler.opts.LastAnswers {
+			ex.Header().Set("Connection", "close") // net/http makes GOAWAY of it over HTTP/2
+		}
 	}
 	ex.extendWrite()
 	ex.rw.WriteHeader(status)

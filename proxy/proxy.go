@@ -158,6 +158,9 @@ type Options struct {
 	// means 1 minute, negative no bound. Over HTTP/2 it is the server's to bound
 	// ([http.HTTP2Config].WriteByteTimeout).
 	WriteTimeout time.Duration
+	// LastAnswers makes every answer the last of its connection, by Connection: close
+	// or GOAWAY; an upgraded connection goes on.
+	LastAnswers bool
 	// Logger takes what goes wrong, per request at debug level; nil means
 	// [slog.Default].
 	Logger *slog.Logger

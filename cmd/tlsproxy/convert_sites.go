@@ -15,12 +15,11 @@ func servedOn(site config.Site, address string) bool {
 	return len(site.Listeners) == 0 || slices.Contains(site.Listeners, address)
 }
 
-// proxySites turns the sites served on one listener into what proxy routes
-// by.
-func proxySites(g *generation, address string) []proxy.Site {
+// proxySites turns the sites that a listener serves into what proxy routes by.
+func proxySites(g *generation, served func(config.Site) bool) []proxy.Site {
 	var sites []proxy.Site
 	for i, site := range g.cfg.Sites {
-		if !servedOn(site, address) {
+		if !served(site) {
 			continue
 		}
 		sites = append(sites, proxy.Site{

@@ -29,6 +29,7 @@ type generation struct {
 	policies  []*front.Policy        // by site
 	pools     map[string]*upstream.Pool
 	handlers  map[string]*proxy.Handler // by the address of the listener
+	departed  map[string]*departed      // by the address of a listener that only earlier ones had
 	tables    map[string]*front.Table   // by the address of the listener
 	redirect  http.Handler
 	admin     http.Handler
@@ -53,7 +54,7 @@ func (p *program) buildParts(cfg *config.Config) (*generation, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for _, build := range []func(*generation) error{p.buildTables, p.buildHandlers, p.buildAdmin} {
+	for _, build := range []func(*generation) error{p.buildTables, p.buildHandlers, p.buildDeparted, p.buildAdmin} {
 		errs = append(errs, build(g))
 	}
 	return g, errors.Join(errs...)
@@ -156,7 +157,8 @@ func (p *program) buildHandlers(g *generation) error {
 	g.handlers = make(map[string]*proxy.Handler)
 	var errs []error
 	for i, listener := range g.cfg.Listeners {
-		handler, err := proxy.New(p.handlerOptions(g, listener.Address, listener.TrustedProxies))
+		sites := proxySites(g, func(s config.Site) bool { return servedOn(s, listener.Address) })
+		handler, err := proxy.New(p.handlerOptions(g, sites, listener.TrustedProxies))
 		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
 		g.handlers[listener.Address] = handler
 	}

@@ -17,15 +17,7 @@ import (
 // that live through a reload follow it.
 func (p *program) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	info := front.FromContext(r.Context())
-	handler := p.generation.Load().handlers[info.Listener]
-	if handler == nil {
-		// The listener is no longer configured: its connections may go on to
-		// what they asked for, but there is nothing to say what that is.
-		w.Header().Set("Connection", "close")
-		http.Error(w, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
-		return
-	}
-	handler.ServeHTTP(w, r)
+	p.generation.Load().handler(info.Listener).ServeHTTP(w, r)
 }
 
 // servePlain is the plain HTTP listener: ACME challenges, the responder of the
@@ -44,9 +36,9 @@ func (p *program) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	p.generation.Load().admin.ServeHTTP(w, r)
 }
 
-func (p *program) handlerOptions(g *generation, address string, trusted []netip.Prefix) proxy.Options {
+func (p *program) handlerOptions(g *generation, sites []proxy.Site, trusted []netip.Prefix) proxy.Options {
 	return proxy.Options{
-		Sites:              proxySites(g, address),
+		Sites:              sites,
 		TrustedProxies:     trusted,
 		ConnInfo:           connInfo,
 		Observer:           requestObservers{p.metrics, p.access},
