@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // backend is one server of a pool.
 type backend struct {
+	*record
 	pool *Pool
 	url  string // as configured
 	addr address
@@ -21,25 +20,10 @@ type backend struct {
 	grpc    http.RoundTripper // without a bound on the wait for headers
 	upgrade http.RoundTripper // HTTP/1.1 only
 	checker http.RoundTripper // nil: is not checked
-
-	inFlight atomic.Int64
-	requests atomic.Uint64
-	failures atomic.Uint64
-
-	down         atomic.Bool  // by health checks
-	dialFails    atomic.Int32 // in a row
-	ejectedUntil atomic.Int64 // Unix nanoseconds; zero: not ejected
-
-	mu        sync.Mutex // guards the fields below
-	lastErr   string
-	lastCheck time.Time
-	since     time.Time
-	checked   bool // a check has decided
-	streak    int  // checks in a row that contradict down
 }
 
 func newBackend(p *Pool, cfg Backend) (*backend, error) {
-	b := &backend{pool: p, url: cfg.URL}
+	b := &backend{record: p.opts.Ledger.record(p.opts.Name, cfg.URL), pool: p, url: cfg.URL}
 	if cfg.Transport != nil {
 		if cfg.URL == "" {
 			return nil, errors.New("a backend with a transport of its own needs a name as URL")
@@ -104,6 +88,7 @@ func (b *backend) transportFor(req *http.Request) http.RoundTripper {
 // tryAcquire counts one more request in flight unless the backend is full.
 func (b *backend) tryAcquire() bool {
 	n := b.inFlight.Add(1)
+	b.pool.inFlight.Add(1)
 	if limit := b.pool.opts.MaxRequests; limit > 0 && n > int64(limit) {
 		b.release()
 		return false
@@ -112,7 +97,8 @@ func (b *backend) tryAcquire() bool {
 }
 
 func (b *backend) release() {
-	if b.inFlight.Add(-1) == 0 && b.pool.retiring.Load() {
+	b.inFlight.Add(-1)
+	if b.pool.inFlight.Add(-1) == 0 && b.pool.retiring.Load() {
 		select {
 		case b.pool.drained <- struct{}{}:
 		default:

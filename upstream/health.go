@@ -102,7 +102,7 @@ func (b *backend) checkDone(err error) {
 	down := err != nil
 	if down == b.down.Load() {
 		b.streak = 0
-		if first {
+		if b.since.IsZero() {
 			b.since = b.lastCheck
 		}
 		return

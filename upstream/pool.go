@@ -22,8 +22,9 @@ type Pool struct {
 	backends []*backend
 	next     atomic.Uint64 // turn of round robin
 
+	inFlight atomic.Int64 // of this pool alone, where records count those of its predecessors too
 	retiring atomic.Bool
-	drained  chan struct{} // gets a value when a backend of a retiring pool falls idle
+	drained  chan struct{} // gets a value when a retiring pool falls idle
 }
 
 var _ http.RoundTripper = (*Pool)(nil)
@@ -82,9 +83,13 @@ func (o *Options) setDefaults() {
 	o.Health.setDefaults()
 }
 
-// Run makes health checks until ctx is done, and returns nil. A pool without
-// active health checks works without it.
+// Run makes health checks until ctx is done, and returns nil. A pool with neither
+// health checks nor a predecessor works without it. The Run of a predecessor ends
+// first: from here on what the ledger has is judged by the settings of this pool.
 func (p *Pool) Run(ctx context.Context) error {
+	for _, b := range p.backends {
+		b.takeOver(termsOf(&p.opts))
+	}
 	var wg sync.WaitGroup
 	if p.opts.Health.Path != "" {
 		for _, b := range p.backends {
@@ -181,7 +186,7 @@ func (p *Pool) Status() Status {
 func (p *Pool) Retire(ctx context.Context) error {
 	defer p.CloseIdleConnections()
 	p.retiring.Store(true)
-	for p.inFlight() > 0 {
+	for p.inFlight.Load() > 0 {
 		select {
 		case <-p.drained:
 		case <-ctx.Done():
@@ -189,14 +194,6 @@ func (p *Pool) Retire(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (p *Pool) inFlight() int64 {
-	var n int64
-	for _, b := range p.backends {
-		n += b.inFlight.Load()
-	}
-	return n
 }
 
 // CloseIdleConnections closes the connections that are not in use.

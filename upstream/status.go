@@ -24,8 +24,8 @@ type Status struct {
 type BackendStatus struct {
 	Backend   string    `json:"backend"`
 	State     State     `json:"state"`
-	InFlight  int64     `json:"in_flight"`            // requests and upgraded connections
-	Requests  uint64    `json:"requests"`             // tries since the start
+	InFlight  int64     `json:"in_flight"`            // requests and upgraded connections, of predecessors too
+	Requests  uint64    `json:"requests"`             // tries since the backend was first configured
 	Failures  uint64    `json:"failures"`             // tries that gave no response
 	LastError string    `json:"last_error,omitempty"` // of a request or a check
 	LastCheck time.Time `json:"last_check,omitzero"`

@@ -101,7 +101,8 @@ type Health struct {
 	// Rise is how many checks in a row must pass to bring a backend up; zero means 1.
 	Rise int
 	// Fall is how many checks in a row must fail to take a backend down; zero means 2.
-	// The first check after the start decides alone.
+	// The first check of a new backend, or with another Path, Host or status, decides
+	// alone.
 	Fall int
 	// StatusMin and StatusMax bound the statuses that pass, inclusively; zero means
 	// 200 and 399.
@@ -146,6 +147,9 @@ type Options struct {
 	// EjectFor is how long an ejected backend is left alone; zero means 10 s.
 	EjectFor time.Duration
 
+	// Ledger has what is known of the backends from the pools that this one takes
+	// over from; nil means nothing, and that nobody takes over from it.
+	Ledger *Ledger
 	// Logger takes changes of state; nil means [slog.Default].
 	Logger *slog.Logger
 

@@ -21,8 +21,9 @@ import (
 const builtinEcho = "builtin:echo"
 
 // buildPools makes the upstreams of a configuration, in the order of their
-// names. It reads the files that they name and connects to nothing.
-func buildPools(cfg *config.Config, log *slog.Logger) (map[string]*upstream.Pool, error) {
+// names, which go on with what the ledger has of their backends. It reads the
+// files that they name and connects to nothing.
+func buildPools(cfg *config.Config, ledger *upstream.Ledger, log *slog.Logger) (map[string]*upstream.Pool, error) {
 	echo := proxy.NewEcho(proxy.EchoOptions{ConnInfo: connInfo})
 	pools := make(map[string]*upstream.Pool, len(cfg.Upstreams))
 	var errs []error
@@ -33,7 +34,7 @@ func buildPools(cfg *config.Config, log *slog.Logger) (map[string]*upstream.Pool
 			errs = append(errs, err)
 			continue
 		}
-		options.Name, options.Logger = name, log
+		options.Name, options.Ledger, options.Logger = name, ledger, log
 		pool, err := upstream.New(options)
 		if err != nil {
 			errs = append(errs, cfg.At(path, err))

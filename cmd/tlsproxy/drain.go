@@ -73,7 +73,8 @@ func wait(ctx context.Context, d time.Duration) {
 // the access log, and the admin listener after everything else.
 func (p *program) finish(now context.Context) {
 	p.plain.shutdown(now)
-	p.generation.Load().retire()
+	p.generation.Load().end()
+	p.generation.Load().closeIdle()
 	p.access.shutdown(now)
 	p.admin.shutdown(now)
 }

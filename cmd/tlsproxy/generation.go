@@ -28,6 +28,7 @@ type generation struct {
 	verifiers []*clientauth.Verifier // by site; nil where no certificate is asked for
 	policies  []*front.Policy        // by site
 	pools     map[string]*upstream.Pool
+	ledger    *upstream.Ledger          // of the pools
 	handlers  map[string]*proxy.Handler // by the address of the listener
 	departed  map[string]*departed      // by the address of a listener that only earlier ones had
 	tables    map[string]*front.Table   // by the address of the listener
@@ -111,7 +112,11 @@ func (p *program) policyOptions(site string, t config.TLS, verifier *clientauth.
 }
 
 func (p *program) buildUpstreams(g *generation) error {
-	pools, err := buildPools(g.cfg, p.log)
+	g.ledger = new(upstream.Ledger)
+	if old := p.generation.Load(); old != nil {
+		g.ledger = old.ledger.Next()
+	}
+	pools, err := buildPools(g.cfg, g.ledger, p.log)
 	g.pools = pools
 	return err
 }
@@ -210,6 +215,9 @@ func (p *program) install(g *generation) {
 	g.certs.RejectUnknownSNI = g.cfg.RejectUnknownSNI
 	p.certs.Install(g.certs)
 	old := p.generation.Swap(g)
+	if old != nil {
+		old.end() // what follows goes on where this stopped
+	}
 	g.start()
 	g.change.Install()
 	p.access.install()
@@ -217,7 +225,7 @@ func (p *program) install(g *generation) {
 	p.plain.install(httpSettingsOf(g.cfg))
 	p.admin.install(plainSettingsOf(g.cfg))
 	if old != nil {
-		old.retire()
+		old.closeIdle()
 	}
 }
 
@@ -243,12 +251,15 @@ func (g *generation) wait(group *errgroup.Group) {
 	group.Wait() //nolint:errcheck // These Runs end by their context alone.
 }
 
-// retire ends the work of a generation that was replaced. Requests that it
-// still serves go on; connections to its backends are closed when the last of
-// them ends, or when they have been idle for their time.
-func (g *generation) retire() {
+// end ends the generation's own work. Requests that it serves go on.
+func (g *generation) end() {
 	g.stop()
 	<-g.done
+}
+
+// closeIdle closes the connections to backends that a generation which ended does
+// not use. Those in use are closed when they have been idle for their time.
+func (g *generation) closeIdle() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, pool := range g.pools {
