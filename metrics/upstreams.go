@@ -12,7 +12,7 @@ type backendKey struct{ pool, backend string }
 
 func upstreamCollector(read func() []upstream.Status) prometheus.Collector {
 	var (
-		up       = gauge("upstream_up", "1 while the backend takes requests.", "upstream", "backend")
+		up       = gauge("upstream_up", "1 while the backend gets requests: 0 while it is down by its health checks, or ejected with another one left.", "upstream", "backend")
 		inFlight = gauge("upstream_requests_in_flight", "Requests and upgraded connections with the backend now.", "upstream", "backend")
 		tries    = counter("upstream_tries_total", "Requests given to the backend, retries included.", "upstream", "backend")
 		failures = counter("upstream_failures_total", "Requests given to the backend that got no response.", "upstream", "backend")

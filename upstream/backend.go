@@ -147,7 +147,7 @@ func (b *backend) status() BackendStatus {
 	switch {
 	case b.down.Load():
 		s.State = StateDown
-	case b.ejectedUntil.Load() != 0:
+	case b.ejected():
 		s.State = StateEjected
 	}
 	b.mu.Lock()

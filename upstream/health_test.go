@@ -242,6 +242,49 @@ func TestEjection(t *testing.T) {
 	})
 }
 
+// A state says what would become of a request now: an ejection ends by the clock,
+// also when nobody asks, and where every backend is ejected none is left out.
+func TestStateIsThatOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := new(memnet.Network)
+		p := newPool(t, Options{dial: network.DialContext, Retries: -1}, "http://192.0.2.1:80", "http://192.0.2.2:80")
+		b := newFakeBackend(t, network, "192.0.2.2:80")
+		defer b.stop()
+		defer p.CloseIdleConnections()
+		expect := func(when, want string) {
+			t.Helper()
+			if got := states(p); got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		for range 10 {
+			get(t, p)
+		}
+		expect("after failures", "ejected up")
+		time.Sleep(9 * time.Second)
+		expect("before the end of the ejection", "ejected up")
+		time.Sleep(2 * time.Second)
+		expect("after it", "up up")
+		get(t, p)
+		get(t, p)
+		expect("after another try", "ejected up")
+		b.stop()
+		p.CloseIdleConnections()
+		for range 3 {
+			get(t, p)
+		}
+		expect("when both are ejected", "up up")
+
+		only := newPool(t, Options{dial: network.DialContext}, "http://192.0.2.1:80")
+		for range 10 {
+			get(t, only)
+		}
+		if s := only.Status().Backends[0]; !s.Up() || s.Failures != 10 || s.LastError == "" {
+			t.Errorf("the only backend, which got every request: %+v", s)
+		}
+	})
+}
+
 // When every backend is ejected, requests are better tried than refused.
 func TestEjectionLeavesSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -177,6 +177,9 @@ func (p *Pool) Status() Status {
 	for _, b := range p.backends {
 		s.Backends = append(s.Backends, b.status())
 	}
+	if !slices.ContainsFunc(s.Backends, BackendStatus.Up) {
+		s.admitEjected()
+	}
 	return s
 }
 

@@ -10,7 +10,8 @@ const (
 	StateUp State = "up"
 	// StateDown was taken out by its health checks.
 	StateDown State = "down"
-	// StateEjected was taken out for a while after failed connection attempts.
+	// StateEjected was taken out for a while after failed connection attempts; no
+	// backend is, while it has nobody to stand in for it.
 	StateEjected State = "ejected"
 )
 
@@ -18,6 +19,15 @@ const (
 type Status struct {
 	Name     string          `json:"name"`
 	Backends []BackendStatus `json:"backends"`
+}
+
+// admitEjected calls up what gets requests for want of a better backend.
+func (s *Status) admitEjected() {
+	for i := range s.Backends {
+		if s.Backends[i].State == StateEjected {
+			s.Backends[i].State = StateUp
+		}
+	}
 }
 
 // BackendStatus describes one backend of a pool at one moment.
