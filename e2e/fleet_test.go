@@ -241,8 +241,12 @@ func TestFleetRevocation(t *testing.T) {
 		}
 		step.revoke()
 		gone[step.covers] = true
+		inForce := float64(i + 1)
+		if step.covers == "bob" {
+			inForce = 1 // that of everything takes the place of the others
+		}
 		for _, p := range []*proxy{f.a, f.b} {
-			eventually(t, "the revocation is known", func() bool { return p.metric("tlsproxy_session_revocations") == float64(i+1) })
+			eventually(t, "the revocation is known", func() bool { return p.metric("tlsproxy_session_revocations") == inForce })
 			for _, v := range visitors {
 				if got := f.resumes(v, p); got == gone[v.label] {
 					t.Errorf("after revoking %s: the session of %s resumed %v", step.what, v.label, got)

@@ -27,8 +27,9 @@ type Record struct {
 	// Shared tells that the store has it. Without a store it stays false.
 	Shared bool `json:"shared,omitempty"`
 
-	// Local tells that the record is for this replica alone: it stands for
-	// what a damaged file may have said.
+	// Local tells that the record, of everything, is for this replica alone:
+	// it stands for what could not be read, in a damaged file or in a record
+	// of a newer build.
 	Local bool `json:"local,omitempty"`
 }
 
@@ -44,6 +45,7 @@ type revocations struct {
 	all     int64            // Unix nanoseconds up to which everything is revoked
 	until   map[uint64]int64 // the same by subject
 	records map[Subject]Record
+	local   Record // zero: none
 }
 
 func newRevocations(margin time.Duration) *revocations {
@@ -68,20 +70,20 @@ func (v *revocations) covers(e *entry, site uint64) bool {
 }
 
 // apply puts records with canonical subjects in force at now, and reports
-// whether that changed anything. A record only ever moves forward in time.
-func (v *revocations) apply(now time.Time, records ...Record) (changed bool) {
+// whether that changed anything and whether they had become too many. A record
+// only ever moves forward in time, and one of everything takes the place of
+// those before it.
+func (v *revocations) apply(now time.Time, records ...Record) (changed, collapsed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, rec := range records {
 		changed = v.applyOne(now, rec) || changed
 	}
-	if len(v.records) > maxRecords {
-		clear(v.records)
-		clear(v.until)
-		v.applyOne(now, Record{Subject: Subject{Kind: KindAll}, At: now.Add(maxSkew)})
+	if collapsed = len(v.records) > maxRecords; collapsed {
+		v.collapse(now)
 	}
-	v.count.Store(int64(len(v.records)))
-	return changed
+	v.recount()
+	return changed, collapsed
 }
 
 func (v *revocations) applyOne(now time.Time, rec Record) bool {
@@ -89,6 +91,12 @@ func (v *revocations) applyOne(now time.Time, rec Record) bool {
 		rec.At = limit // a clock gone wild must not revoke the future
 	}
 	if now.Sub(rec.At) > recordLife {
+		return false
+	}
+	if rec.Local {
+		return v.applyLocal(rec)
+	}
+	if all, ok := v.records[Subject{Kind: KindAll}]; ok && rec.Kind != KindAll && !rec.At.After(all.At) {
 		return false
 	}
 	old, ok := v.records[rec.Subject]
@@ -102,10 +110,55 @@ func (v *revocations) applyOne(now time.Time, rec Record) bool {
 	}
 	v.records[rec.Subject] = rec
 	until := rec.At.Add(v.margin).UnixNano()
-	if rec.Kind == KindAll {
-		v.all = max(v.all, until)
-	} else {
+	if rec.Kind != KindAll {
 		v.until[rec.key()] = max(v.until[rec.key()], until)
+		return true
+	}
+	v.all = max(v.all, until)
+	v.drop(func(other Record) bool { return other.Kind != KindAll && !other.At.After(rec.At) })
+	return true
+}
+
+// applyLocal keeps a local record beside the others: it takes the place of
+// none, for the other replicas may need those of this one.
+func (v *revocations) applyLocal(rec Record) bool {
+	if !rec.At.After(v.local.At) {
+		return false
+	}
+	v.local = rec
+	v.all = max(v.all, rec.At.Add(v.margin).UnixNano())
+	return true
+}
+
+// collapse makes one record of all: of everything, at the time of the latest.
+// Replicas that hold the same records thus come to the same one, whenever they
+// do, and it does not end again what was authenticated since.
+func (v *revocations) collapse(now time.Time) {
+	var latest time.Time
+	for _, rec := range v.records {
+		if rec.At.After(latest) {
+			latest = rec.At
+		}
+	}
+	v.applyOne(now, Record{Subject: Subject{Kind: KindAll}, At: latest})
+}
+
+// drop forgets the records that gone names.
+func (v *revocations) drop(gone func(Record) bool) (changed bool) {
+	for s, rec := range v.records {
+		if gone(rec) {
+			delete(v.records, s)
+			changed = true
+		}
+	}
+	if !changed {
+		return false
+	}
+	v.until = make(map[uint64]int64, len(v.records))
+	for s, rec := range v.records {
+		if s.Kind != KindAll {
+			v.until[s.key()] = max(v.until[s.key()], rec.At.Add(v.margin).UnixNano())
+		}
 	}
 	return true
 }
@@ -114,22 +167,21 @@ func (v *revocations) applyOne(now time.Time, rec Record) bool {
 func (v *revocations) prune(now time.Time) (changed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for s, rec := range v.records {
-		if now.Sub(rec.At) > recordLife {
-			delete(v.records, s)
-			changed = true
-		}
+	old := func(rec Record) bool { return now.Sub(rec.At) > recordLife }
+	changed = v.drop(old)
+	if v.local != (Record{}) && old(v.local) {
+		v.local, changed = Record{}, true
 	}
-	if changed {
-		v.until = make(map[uint64]int64, len(v.records))
-		for s, rec := range v.records {
-			if s.Kind != KindAll {
-				v.until[s.key()] = rec.At.Add(v.margin).UnixNano()
-			}
-		}
-		v.count.Store(int64(len(v.records)))
-	}
+	v.recount()
 	return changed
+}
+
+func (v *revocations) recount() {
+	n := len(v.records)
+	if v.local != (Record{}) {
+		n++
+	}
+	v.count.Store(int64(n))
 }
 
 // list returns the records in force, newest first.
@@ -139,6 +191,9 @@ func (v *revocations) list() []Record {
 	out := make([]Record, 0, len(v.records))
 	for _, rec := range v.records {
 		out = append(out, rec)
+	}
+	if v.local != (Record{}) {
+		out = append(out, v.local)
 	}
 	slices.SortFunc(out, func(a, b Record) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Value, b.Value),

@@ -25,7 +25,7 @@ func (r *Resumer) Revoke(ctx context.Context, s Subject) error {
 		return err
 	}
 	rec := Record{Subject: s, At: r.revocationTime()}
-	r.revoked.apply(r.now(), rec)
+	r.enforce(rec)
 	var errs []error
 	if r.store != nil {
 		if err := r.publish(ctx, rec); err != nil {
@@ -37,6 +37,16 @@ func (r *Resumer) Revoke(ctx context.Context, s Subject) error {
 		errs = append(errs, fmt.Errorf("%w: %w", ErrNotKept, err))
 	}
 	return errors.Join(errs...)
+}
+
+// enforce puts records in force and reports whether that changed anything.
+func (r *Resumer) enforce(records ...Record) bool {
+	changed, collapsed := r.revoked.apply(r.now(), records...)
+	if collapsed {
+		r.log.Warn("too many revocations: one of every session made before the last of them takes their place", "more_than", maxRecords)
+		r.wakeSharing()
+	}
+	return changed
 }
 
 // revocationTime is now, or a little later if the clock was set back since a
@@ -78,7 +88,7 @@ func (r *Resumer) publish(ctx context.Context, rec Record) error {
 		return err
 	}
 	rec.Shared = true
-	r.revoked.apply(r.now(), rec)
+	r.enforce(rec)
 	return nil
 }
 
@@ -154,7 +164,7 @@ func (r *Resumer) applyShared(b []byte) {
 		r.log.Warn("unknown revocation in the store, ending every session up to it", "err", err, "at", rec.At)
 	}
 	rec.Shared, rec.Local = true, false
-	if r.revoked.apply(r.now(), rec) {
+	if r.enforce(rec) {
 		r.logSave(r.saveRevocations())
 	}
 }
@@ -192,7 +202,7 @@ func (r *Resumer) loadRevocations() {
 		records = []Record{{Subject: Subject{Kind: KindAll}, At: r.now().Round(0).UTC(), Local: true}}
 	}
 	r.damaged = err
-	r.revoked.apply(r.now(), records...)
+	r.enforce(records...)
 }
 
 // repairJournal sets a damaged file aside and writes a new one.

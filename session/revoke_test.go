@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -359,6 +360,72 @@ func TestTooManyRevocations(t *testing.T) {
 	v.apply(now, Record{Subject: Subject{Kind: KindSite, Value: "one more"}, At: now})
 	if !v.covers(&other, 0) || len(v.list()) != 1 {
 		t.Errorf("%d records, covers all: %v", len(v.list()), v.covers(&other, 0))
+	}
+}
+
+// Too many become one once: those that it stands for, met again in a store that
+// still has them, and one more, end nothing that was authenticated since.
+func TestTooManyRevocationsOnce(t *testing.T) {
+	records := make([]Record, maxRecords+1)
+	start := time.Now()
+	for i := range records {
+		records[i] = Record{Subject: Subject{Kind: KindSite, Value: fmt.Sprint(i)}, At: start.Add(time.Duration(i)), Shared: true}
+	}
+	v := newRevocations(0)
+	if _, collapsed := v.apply(start.Add(time.Minute), records...); !collapsed {
+		t.Fatal("nothing became one")
+	}
+	want := Record{Subject: Subject{Kind: KindAll}, At: records[maxRecords].At}
+	if got := v.list(); len(got) != 1 || got[0] != want {
+		t.Fatalf("they became %v, want %v", got, want)
+	}
+
+	since := entry{auth: start.Add(time.Hour).UnixNano(), site: siteKey("unrelated")}
+	later := start.Add(2 * time.Hour)
+	for i := range 3 {
+		v.apply(later, records...)
+		v.apply(later, Record{Subject: Subject{Kind: KindSite, Value: fmt.Sprint("new", i)}, At: later})
+	}
+	if v.covers(&since, 0) {
+		t.Error("what was authenticated since ended too")
+	}
+	if n := len(v.list()); n != 4 {
+		t.Errorf("%d records are in force, want that of everything and the 3 of after it", n)
+	}
+
+	// Another replica that reads them later, and in another order, comes to the same one.
+	slices.Reverse(records)
+	other := newRevocations(0)
+	other.apply(later, records...)
+	if got := other.list(); len(got) != 1 || got[0] != want {
+		t.Errorf("another replica came to %v, want %v", got, want)
+	}
+}
+
+// A revocation of everything takes the place of those before it, and only those.
+// One for this replica alone takes the place of none.
+func TestRevocationOfEverythingTakesOthersIn(t *testing.T) {
+	now := time.Now()
+	record := func(kind Kind, value string, at int) Record {
+		return Record{Subject: Subject{Kind: kind, Value: value}, At: now.Add(time.Duration(at))}
+	}
+	v := newRevocations(0)
+	v.apply(now, record(KindSite, "before", 1), record(KindSite, "after", 3), record(KindAll, "", 2), record(KindSite, "before again", 2))
+	if got := v.list(); len(got) != 2 || got[0].Value != "after" || got[1].Kind != KindAll {
+		t.Errorf("in force: %v", got)
+	}
+	local := record(KindAll, "", 4)
+	local.Local = true
+	v.apply(now, local)
+	if got := v.list(); len(got) != 3 || got[0] != local || v.count.Load() != 3 {
+		t.Errorf("with a local one, in force: %v", got)
+	}
+	if e := (entry{auth: now.Add(4).UnixNano()}); !v.covers(&e, 0) {
+		t.Error("the local one covers nothing")
+	}
+	v.prune(now.Add(recordLife + 5))
+	if got := v.list(); len(got) != 0 || v.count.Load() != 0 {
+		t.Errorf("after their life: %v", got)
 	}
 }
 
