@@ -125,7 +125,8 @@ func (w *acmeWorker) take(st *stored) {
 	s.mu.Lock()
 	same := sl.cert == held
 	sl.acme.Directory = st.directory
-	if same {
+	if same && w.failures == 0 {
+		// Else the last attempt to replace it failed, which stays in the status.
 		sl.acme.State = ACMEValid
 		sl.err = nil
 	}
@@ -139,7 +140,7 @@ func (w *acmeWorker) take(st *stored) {
 	}
 	w.failures, w.retryAt, w.ariAt = 0, time.Time{}, time.Time{}
 	s.mu.Lock()
-	sl.acme.State = ACMEValid
+	sl.acme.State, sl.acme.Failures = ACMEValid, 0
 	sl.reminded = time.Time{}
 	s.mu.Unlock()
 	if fresh && !w.ordering {
