@@ -46,8 +46,8 @@ vet: ## go vet
 tidy: ## fail if go.mod or go.sum of a module is not tidy
 	@scripts/each-module go mod tidy -diff
 
-fuzz: ## every fuzz target for FUZZTIME (10s)
-	@scripts/fuzz $(FUZZTIME)
+fuzz: ## every fuzz target for FUZZTIME (10s), or those below FUZZ_IN ('ocsp|certs')
+	@scripts/fuzz $(FUZZTIME) '$(FUZZ_IN)'
 
 cover: ## coverage over all packages
 	go test -coverprofile=cover.out -coverpkg=./... ./... && go tool cover -func=cover.out | tail -1
