@@ -20,10 +20,10 @@ type Status struct {
 	AllowEntries int         `json:"allow_entries"`
 	CRLs         []CRLStatus `json:"crls,omitempty"`
 	OCSP         string      `json:"ocsp"`
-	// SoftFailures counts connections let in without an answer of the OCSP
+	// SoftFailures counts, of this verifier and its predecessors, connections let in without an answer of the OCSP
 	// responder, with OCSP soft.
 	SoftFailures uint64 `json:"soft_failures"`
-	// Refusals counts connections refused by the rules here, by reason; those
+	// Refusals counts, likewise, connections refused by the rules here, by reason; those
 	// that crypto/tls refuses before it asks for the rules are not among them.
 	Refusals map[Reason]uint64 `json:"refusals"`
 }
@@ -64,6 +64,12 @@ func (v *Verifier) Status() Status {
 		st.CRLs = s.crls.status(v.now())
 	}
 	return st
+}
+
+// counters belong to a site and outlive its verifiers.
+type counters struct {
+	refusals     refusalCounters
+	softFailures atomic.Uint64
 }
 
 // refusalReasons is every reason, in the order of the counters.

@@ -45,6 +45,9 @@ type Options struct {
 	// PollInterval is how often the files are looked at, beside the file
 	// system's notices. Zero means 30 s.
 	PollInterval time.Duration
+	// Predecessor is the verifier of the same site that this one takes over from:
+	// the counters go on where they stand. Nil means that they begin at zero.
+	Predecessor *Verifier
 	// Logger takes the log. Nil means slog.Default().
 	Logger *slog.Logger
 	// Now is the clock. Nil means time.Now.
@@ -70,8 +73,7 @@ type Verifier struct {
 	current atomic.Pointer[Snapshot]
 	verify  func(tls.ConnectionState) error // VerifyConnection, made once
 
-	refusals     refusalCounters
-	softFailures atomic.Uint64
+	*counters
 }
 
 // New reads the files and returns a Verifier of them. It fails if the options
@@ -93,6 +95,10 @@ func New(o Options) (*Verifier, error) {
 		poll:            o.PollInterval,
 		log:             o.Logger,
 		now:             o.Now,
+		counters:        new(counters),
+	}
+	if o.Predecessor != nil {
+		v.counters = o.Predecessor.counters
 	}
 	if v.ocspTimeout <= 0 {
 		v.ocspTimeout = defaultOCSPTimeout

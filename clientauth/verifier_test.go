@@ -388,6 +388,42 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
+// Counters are those of the site: they go on in the verifier that takes over, also
+// for connections that the one before still decides about.
+func TestCountersGoOn(t *testing.T) {
+	ca := newCA(t, nil, "ca")
+	client := stateOf([]*authority{newClient(t, ca, "client"), ca})
+	options := Options{
+		Mode: Require, CAFiles: []string{write(t, t.TempDir(), "ca.pem", bundle(ca))},
+		OCSP: Soft, Checker: checker(errors.New("responder down")), Logger: testLogger(t),
+	}
+	var verifiers []*Verifier
+	for range 3 {
+		v, err := New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verifiers, options.Predecessor = append(verifiers, v), v
+	}
+	for _, v := range verifiers {
+		wantReason(t, v.Authorize(t.Context(), client), "")
+		wantReason(t, v.VerifyConnection(tls.ConnectionState{}), Missing)
+	}
+	for i, v := range verifiers {
+		if st := v.Status(); st.SoftFailures != 3 || st.Refusals[Missing] != 3 {
+			t.Errorf("verifier %d counts %d soft failures and %d refusals, want 3 and 3", i, st.SoftFailures, st.Refusals[Missing])
+		}
+	}
+	options.Predecessor = nil
+	v, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := v.Status(); st.SoftFailures != 0 || st.Refusals[Missing] != 0 {
+		t.Errorf("a verifier without a predecessor begins with %+v", st)
+	}
+}
+
 // A trust anchor that is the client's own certificate has no issuer whom a
 // responder could speak for.
 func TestAuthorizePinnedLeaf(t *testing.T) {

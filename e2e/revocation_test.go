@@ -417,6 +417,11 @@ func TestClientOCSP(t *testing.T) {
 	if n := p.metric("tlsproxy_client_auth_ocsp_soft_failures_total", `site="soft.test"`); n < 4 {
 		t.Errorf("%v soft failures are counted", n)
 	}
+	counted := p.metric("tlsproxy_client_auth_ocsp_soft_failures_total")
+	p.mustReload()
+	if n := p.metric("tlsproxy_client_auth_ocsp_soft_failures_total"); n != counted {
+		t.Errorf("%v soft failures after a reload, %v before", n, counted)
+	}
 
 	// Sessions made before the revocation was known do not help.
 	sessions := map[string]*tlsClient{}

@@ -88,9 +88,22 @@ func (p *program) newVerifier(cfg *config.Config, site config.Site) (*clientauth
 	if err != nil {
 		return nil, err
 	}
-	options.Logger, options.Checker = p.log, p.checker
+	options.Logger, options.Checker, options.Predecessor = p.log, p.checker, p.generation.Load().verifier(site.Name)
 	options.OCSPTimeout = cfg.OCSP.Client.Timeout + time.Second // the checker's own end comes first, and is remembered
 	return clientauth.New(options)
+}
+
+// verifier returns that of a site; nil where there is none, and without a
+// generation.
+func (g *generation) verifier(site string) *clientauth.Verifier {
+	if g == nil {
+		return nil
+	}
+	i := slices.IndexFunc(g.cfg.Sites, func(s config.Site) bool { return s.Name == site })
+	if i < 0 {
+		return nil
+	}
+	return g.verifiers[i]
 }
 
 func (p *program) policyOptions(site string, t config.TLS, verifier *clientauth.Verifier) front.PolicyOptions {
