@@ -16,7 +16,8 @@
 // could not be kept, and the next step would be the kernel's.
 //
 // It does not set the limit, does not count memory outside the Go runtime, and cannot
-// help a process whose memory is not in what Shed can drop.
+// help a process whose memory is not in what Shed can drop: there it asks less and
+// less often, and collects nothing.
 package memwatch
 
 import (
@@ -43,7 +44,8 @@ type Options struct {
 	Low float64
 	// Interval is how often to look. 0: 200 ms.
 	Interval time.Duration
-	// Logger receives a line when shedding begins and when it ends. nil: slog.Default().
+	// Logger receives a line when shedding begins, when little is left to shed, and
+	// when memory is no longer short. nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -63,6 +65,10 @@ type Watcher struct {
 	read   func() usage
 	gc     func()
 	status atomic.Pointer[Status]
+
+	// What follows is Run's alone.
+	limited  uint64 // the last limited collection that is known of
+	shortage shortage
 }
 
 // New returns a watcher, or an error that names the option that cannot be meant.
@@ -92,6 +98,7 @@ func New(o Options) (*Watcher, error) {
 		return nil, fmt.Errorf("memwatch: interval %v is negative", o.Interval)
 	}
 	w := &Watcher{o: o, read: newReader().read, gc: runtime.GC}
+	w.shortage.growth = int64((o.High - o.Low) * float64(o.Limit) / 10)
 	w.status.Store(&Status{Limit: o.Limit})
 	return w, nil
 }
@@ -107,43 +114,53 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(w.o.Interval)
 	defer tick.Stop()
-	limited := w.read().limited // an earlier time is none of ours
+	w.limited = w.read().limited // an earlier time is none of ours
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			limited = w.look(limited)
+			w.look(time.Now())
 		}
 	}
 }
 
-// look compares what is in use with the limit and sheds. limited is the last
-// collection that the runtime had limited when it looked before.
-func (w *Watcher) look(limited uint64) uint64 {
+// look compares what is in use with the limit and sheds.
+func (w *Watcher) look(now time.Time) {
 	u := w.read()
 	s := w.Status()
-	s.InUse, s.Limiter = u.inUse, u.limited > limited
-	short := float64(u.inUse) > w.o.High*float64(w.o.Limit) || s.Limiter
-	if short != s.Short {
-		w.logChange(short, s)
+	s.InUse, s.Limiter = u.inUse, u.limited > w.limited
+	w.limited = max(w.limited, u.limited)
+	s.Short = float64(u.inUse) > w.o.High*float64(w.o.Limit) || s.Limiter
+	begun, ended := w.shortage.see(now, s.Short, u.inUse)
+	if begun {
+		w.o.Logger.Warn("memory is short, dropping cached entries", "in_use", s.InUse, "limit", s.Limit, "gc_limited", s.Limiter)
 	}
-	s.Short = short
-	if short {
-		// A limited collector wants some freed even if what is in use looks well.
-		want := max(u.inUse-int64(w.o.Low*float64(w.o.Limit)), int64((w.o.High-w.o.Low)*float64(w.o.Limit)))
-		s.Sheds++
-		s.Freed += w.o.Shed(want)
-		w.gc() // or the next look would see the same memory and shed again
+	if s.Short && w.shortage.due(now, u.inUse) {
+		w.shed(now, &s)
+	}
+	if ended {
+		w.o.Logger.Info("memory is no longer short", "in_use", s.InUse, "limit", s.Limit, "freed", s.Freed)
 	}
 	w.status.Store(&s)
-	return max(limited, u.limited)
 }
 
-func (w *Watcher) logChange(short bool, s Status) {
-	if short {
-		w.o.Logger.Warn("memory is short, dropping cached entries", "in_use", s.InUse, "limit", s.Limit, "gc_limited", s.Limiter)
+// shed asks for as much as leads to the low mark. A collection costs as much as all
+// that lives, so it must have something to give back.
+func (w *Watcher) shed(now time.Time, s *Status) {
+	// A limited collector wants some freed even if what is in use looks well.
+	want := max(s.InUse-int64(w.o.Low*float64(w.o.Limit)), int64((w.o.High-w.o.Low)*float64(w.o.Limit)))
+	freed := w.o.Shed(want)
+	s.Sheds++
+	s.Freed += freed
+	if freed < want/worthwhile {
+		if w.shortage.delay(now, s.InUse, w.o.Interval) {
+			w.o.Logger.Warn("memory is short and little is left to drop", "in_use", s.InUse, "limit", s.Limit, "freed", freed)
+		}
 		return
 	}
-	w.o.Logger.Info("memory is no longer short", "in_use", s.InUse, "limit", s.Limit, "freed", s.Freed)
+	w.shortage.wait = 0
+	w.gc() // or the next look would see the same memory and shed again
+	// That the collector was limited meanwhile is the doing of this one.
+	w.limited = max(w.limited, w.read().limited)
 }
