@@ -16,12 +16,21 @@ const cgroupShare = 0.9
 
 // Limit returns the memory limit that the process runs under, in bytes: the
 // runtime's, if one is set (GOMEMLIMIT or debug.SetMemoryLimit), or else nine tenths
-// of its control group's, or 0 if there is neither.
+// of its control group's, or 0 if there is neither or GOMEMLIMIT is "off".
 func Limit() int64 {
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		return limit
+	return limit(debug.SetMemoryLimit(-1), os.Getenv("GOMEMLIMIT"), os.DirFS("/"))
+}
+
+// limit is Limit for a limit of the runtime's, which is the same for "off" and for
+// none, the variable, and the file system.
+func limit(runtime int64, variable string, root fs.FS) int64 {
+	switch {
+	case runtime != math.MaxInt64:
+		return runtime
+	case variable == "off":
+		return 0
 	}
-	return int64(cgroupShare * float64(cgroupLimit(os.DirFS("/"))))
+	return int64(cgroupShare * float64(cgroupLimit(root)))
 }
 
 // cgroupLimit returns the least memory limit from the process's control group up to
