@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,8 +16,10 @@ type fakeStore struct {
 
 	mu       sync.Mutex
 	sessions map[ID]fakeValue
-	records  [][]byte
-	watchers map[chan []byte]bool
+	records  []SharedRecord
+	version  int // of records
+	removed  int
+	watchers map[chan []SharedRecord]bool
 	gets     int
 	takes    int
 	puts     int
@@ -31,7 +34,7 @@ type fakeValue struct {
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{bootKey: *newBootKey(), sessions: map[ID]fakeValue{}, watchers: map[chan []byte]bool{}}
+	return &fakeStore{bootKey: *newBootKey(), sessions: map[ID]fakeValue{}, watchers: map[chan []SharedRecord]bool{}}
 }
 
 var _ Store = (*fakeStore)(nil)
@@ -106,29 +109,29 @@ func (s *fakeStore) Write(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-func (s *fakeStore) Publish(ctx context.Context, record []byte, _ time.Duration) error {
+func (s *fakeStore) Publish(ctx context.Context, records []SharedRecord) error {
 	if err := s.trouble(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records = append(s.records, record)
+	s.records = append(s.records, records...)
+	s.version++
 	for w := range s.watchers {
-		w <- record
+		select {
+		case w <- records:
+		default: // it will look
+		}
 	}
 	return nil
 }
 
-func (s *fakeStore) Watch(ctx context.Context, apply func([]byte), current func(bool)) error {
+func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) []int, current func(bool)) error {
 	if err := s.trouble(ctx); err != nil {
 		return err
 	}
-	w := make(chan []byte, 1000)
+	w := make(chan []SharedRecord, 1000)
 	s.mu.Lock()
-	for _, r := range s.records {
-		apply(r)
-	}
-	current(true)
 	s.watchers[w] = true
 	s.mu.Unlock()
 	defer func() {
@@ -136,14 +139,52 @@ func (s *fakeStore) Watch(ctx context.Context, apply func([]byte), current func(
 		delete(s.watchers, w)
 		s.mu.Unlock()
 	}()
-	for {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for seen := -1; ; {
+		seen = s.look(seen, apply)
+		current(true)
 		select {
-		case r := <-w:
-			apply(r)
+		case records := <-w:
+			apply(records, false)
+		case <-look.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// look applies all records if there are others than at version seen.
+func (s *fakeStore) look(seen int, apply func([]SharedRecord, bool) []int) (version int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version == seen {
+		return seen
+	}
+	gone := apply(slices.Clone(s.records), true)
+	s.removed += len(gone)
+	for _, i := range slices.Backward(gone) {
+		s.records = slices.Delete(s.records, i, i+1)
+	}
+	return s.version
+}
+
+// forget loses the records, all or those from the nth on.
+func (s *fakeStore) forget(from int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records = s.records[:from]
+	s.version++
+}
+
+// held returns what the records say, in their order.
+func (s *fakeStore) held() (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.records {
+		out = append(out, string(r.Record))
+	}
+	return out
 }
 
 func (s *fakeStore) live() (n int) {

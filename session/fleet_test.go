@@ -3,6 +3,11 @@ package session
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -473,6 +478,174 @@ func TestRevocationWhileTheStoreIsDown(t *testing.T) {
 			if !rec.Shared {
 				t.Errorf("%v is not shared", rec)
 			}
+		}
+	})
+}
+
+// record is a revocation of a site as another replica would publish it.
+func record(site string, at time.Time) SharedRecord {
+	return SharedRecord{
+		Record: fmt.Appendf(nil, `{"kind":"site","value":%q,"at":%q}`, site, at.UTC().Format(time.RFC3339Nano)),
+		End:    at.Add(recordLife),
+	}
+}
+
+// Revocations that the store lost, some or all, are there again when a replica
+// that knows them has looked, also for a replica that starts then.
+func TestLostRevocationsAreSharedAgain(t *testing.T) {
+	const n = publishBatch + 10
+	for _, kept := range []int{0, 1, n} {
+		eachVersion(t, func(t *testing.T, version uint16) {
+			a, _, s := fleet(t, Options{})
+			c := client(version, "a.test")
+			a.full(t, c)
+			synctest.Wait()
+			keep(c)
+			for i := range n {
+				if err := a.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: fmt.Sprint(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: "site"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			s.forget(kept)
+			time.Sleep(3 * time.Second)
+			if got := len(s.held()); got != n+1 {
+				t.Errorf("the store kept %d of %d, and has %d", kept, n+1, got)
+			}
+			late := newProxy(t, Options{Store: s})
+			late.run(t)
+			synctest.Wait()
+			late.connect(t, c).want(t, false, Revoked)
+		})
+	}
+}
+
+// What ends soon is not put back: a replica whose clock is ahead has removed it.
+func TestOldRevocationsAreNotSharedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, s := fleet(t, Options{})
+		if err := a.r.Revoke(t.Context(), Subject{Kind: KindAll}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(recordLife - maxSkew + time.Millisecond)
+		s.forget(0)
+		time.Sleep(time.Minute)
+		if got := s.held(); len(got) != 0 {
+			t.Errorf("the store has %q", got)
+		}
+	})
+}
+
+// What a replica reads is saved once, however much it is, and however it ends.
+func TestReadingIsSavedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{5000, maxRecords + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeStore()
+			for i := range n {
+				s.records = append(s.records, record(fmt.Sprint(i), time.Now()))
+			}
+			var log strings.Builder // of each save, since none succeeds
+			p := newProxy(t, Options{Store: s, Logger: textLogger(&log)})
+			p.r.journal.dir = filepath.Join(file, "state")
+			p.run(t)
+			synctest.Wait()
+			if !p.r.current.Load() {
+				t.Error("the revocations are not known")
+			}
+			most := 1
+			if n > maxRecords {
+				most += 2 // that of everything is shared, and comes back
+			}
+			if got := strings.Count(log.String(), "not kept on disk"); got < 1 || got > most {
+				t.Errorf("%d records were saved %d times, want %d", n, got, most)
+			}
+		})
+	}
+}
+
+// The store keeps one record of each subject, and of everything none from before.
+func TestStoreKeepsOneRecordOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, s := fleet(t, Options{})
+		for range 20 {
+			for _, p := range []*proxy{a, b} {
+				time.Sleep(time.Millisecond)
+				for _, site := range []string{"one", "two"} {
+					if err := p.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: site}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		wild := record("one", time.Now().Add(time.Hour)) // stands for none and is left
+		foreign := SharedRecord{Record: []byte(`{"kind":"country","value":"x"}`), End: time.Now().Add(time.Hour)}
+		if err := s.Publish(t.Context(), []SharedRecord{wild, foreign}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		last := a.r.now().Add(-2 * time.Second)
+		for _, site := range []string{"one", "two"} {
+			if got := s.held(); !slices.Contains(got, string(record(site, last).Record)) {
+				t.Errorf("the last record of %s is not there: %q", site, got)
+			}
+		}
+		if got := s.held(); len(got) != 4 {
+			t.Errorf("the store has %q", got)
+		}
+		if err := a.r.Revoke(t.Context(), Subject{Kind: KindAll}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if got := s.held(); len(got) != 3 {
+			t.Errorf("after one of everything the store has %q", got)
+		}
+	})
+}
+
+// Too many revocations become one on every replica and in the store, once: what
+// is made afterwards resumes, also after further ones.
+func TestTooManyRevocationsOfAFleet(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		a, b, s := fleet(t, Options{})
+		c := client(version, "a.test")
+		a.full(t, c)
+		synctest.Wait()
+		keep(c)
+		var many []SharedRecord
+		for i := range maxRecords + 1 {
+			many = append(many, record(fmt.Sprint(i), time.Now()))
+		}
+		if err := s.Publish(t.Context(), many); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		b.connect(t, c).want(t, false, Revoked)
+		if got := s.held(); len(got) != 1 {
+			t.Errorf("the store has %d records, want one", len(got))
+		}
+		time.Sleep(time.Minute)
+		since := client(version, "a.test")
+		a.full(t, since)
+		synctest.Wait()
+		keep(since)
+		for i := range 3 {
+			if err := a.r.Revoke(t.Context(), Subject{Kind: KindSite, Value: fmt.Sprint("new", i)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			a.connect(t, since).want(t, true, Hit)
+			late := newProxy(t, Options{Store: s})
+			late.run(t)
+			synctest.Wait()
+			late.connect(t, since).want(t, true, HitShared)
+			late.connect(t, c).want(t, false, Revoked)
 		}
 	})
 }

@@ -31,6 +31,10 @@ type Record struct {
 	// it stands for what could not be read, in a damaged file or in a record
 	// of a newer build.
 	Local bool `json:"local,omitempty"`
+
+	// Claimed is the time that the record itself says, where that lay in the
+	// future and At was set in its place: met again, it is not set again.
+	Claimed time.Time `json:"claimed,omitzero"`
 }
 
 // revocations are compared with the time of authentication at every lookup and
@@ -87,26 +91,29 @@ func (v *revocations) apply(now time.Time, records ...Record) (changed, collapse
 }
 
 func (v *revocations) applyOne(now time.Time, rec Record) bool {
-	if limit := now.Add(maxSkew); rec.At.After(limit) {
-		rec.At = limit // a clock gone wild must not revoke the future
-	}
-	if now.Sub(rec.At) > recordLife {
-		return false
-	}
+	old, known := v.records[rec.Subject]
 	if rec.Local {
-		return v.applyLocal(rec)
+		old, known = v.local, v.local != (Record{})
 	}
-	if all, ok := v.records[Subject{Kind: KindAll}]; ok && rec.Kind != KindAll && !rec.At.After(all.At) {
-		return false
-	}
-	old, ok := v.records[rec.Subject]
-	if ok && !rec.At.After(old.At) {
-		if rec.Shared && !old.Shared && rec.At.Equal(old.At) {
-			old.Shared = true
-			v.records[rec.Subject] = old
-			return true
+	if limit := now.Add(maxSkew); rec.At.After(limit) { // a clock gone wild must not revoke the future
+		if known && !rec.At.After(old.Claimed) {
+			rec.At = old.At
+		} else {
+			rec.Claimed, rec.At = rec.At, limit
 		}
+	}
+	if old.Claimed.After(rec.Claimed) {
+		rec.Claimed = old.Claimed
+	}
+	switch {
+	case now.Sub(rec.At) > recordLife:
 		return false
+	case rec.Local:
+		return v.applyLocal(rec)
+	case v.takenIn(rec):
+		return false
+	case known && !rec.At.After(old.At):
+		return v.markShared(old, rec)
 	}
 	v.records[rec.Subject] = rec
 	until := rec.At.Add(v.margin).UnixNano()
@@ -115,7 +122,23 @@ func (v *revocations) applyOne(now time.Time, rec Record) bool {
 		return true
 	}
 	v.all = max(v.all, until)
-	v.drop(func(other Record) bool { return other.Kind != KindAll && !other.At.After(rec.At) })
+	v.drop(v.takenIn)
+	return true
+}
+
+// takenIn reports whether a record of everything stands for rec.
+func (v *revocations) takenIn(rec Record) bool {
+	all, ok := v.records[Subject{Kind: KindAll}]
+	return ok && rec.Kind != KindAll && !rec.At.After(all.At)
+}
+
+// markShared marks old as shared if rec, which is not later, is the same and is.
+func (v *revocations) markShared(old, rec Record) bool {
+	if !rec.Shared || old.Shared || !rec.At.Equal(old.At) {
+		return false
+	}
+	old.Shared = true
+	v.records[rec.Subject] = old
 	return true
 }
 
@@ -162,6 +185,41 @@ func (v *revocations) drop(gone func(Record) bool) (changed bool) {
 	}
 	return true
 }
+
+// unshared returns up to n records that the store should have and has not.
+// Those at the end of their life are not worth it.
+func (v *revocations) unshared(now time.Time, n int) (out []Record) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, rec := range v.records {
+		if len(out) == n {
+			break
+		}
+		if !rec.Shared && worthSharing(rec, now) {
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+// unshare marks the records that the store does not hold, and that it should,
+// as not shared, and returns how many they are.
+func (v *revocations) unshare(now time.Time, holds func(Record) bool) (lost int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for s, rec := range v.records {
+		if rec.Shared && worthSharing(rec, now) && !holds(rec) {
+			rec.Shared = false
+			v.records[s] = rec
+			lost++
+		}
+	}
+	return lost
+}
+
+// worthSharing reports whether rec is in force for longer than clocks differ:
+// another replica may have removed one of less from the store.
+func worthSharing(rec Record, now time.Time) bool { return now.Sub(rec.At) <= recordLife-maxSkew }
 
 // prune forgets what no living session can have been authenticated before.
 func (v *revocations) prune(now time.Time) (changed bool) {

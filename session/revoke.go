@@ -11,6 +11,7 @@ import (
 const (
 	publishTimeout = time.Second
 	publishRetry   = time.Second
+	publishBatch   = 256
 	pruneInterval  = time.Hour
 )
 
@@ -75,21 +76,24 @@ func (r *Resumer) made(auth int64) {
 	}
 }
 
-// publish gives a record to the store and marks it as shared.
-func (r *Resumer) publish(ctx context.Context, rec Record) error {
-	b, err := json.Marshal(rec)
-	if err != nil {
-		return err
+// publish gives records to the store and marks them as shared.
+func (r *Resumer) publish(ctx context.Context, records ...Record) error {
+	batch := make([]SharedRecord, len(records))
+	for i, rec := range records {
+		b, err := json.Marshal(Record{Subject: rec.Subject, At: rec.At})
+		if err != nil {
+			return err
+		}
+		batch[i] = SharedRecord{Record: b, End: rec.At.Add(recordLife)}
+		records[i].Shared = true
 	}
-	err = r.guard.call(ctx, publishTimeout, func(ctx context.Context) error {
-		return r.store.Publish(ctx, b, recordLife)
+	err := r.guard.call(ctx, publishTimeout, func(ctx context.Context) error {
+		return r.store.Publish(ctx, batch)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		r.enforce(records...)
 	}
-	rec.Shared = true
-	r.enforce(rec)
-	return nil
+	return err
 }
 
 // shareRevocations publishes what is not yet shared, until ctx ends.
@@ -112,22 +116,22 @@ func (r *Resumer) shareRevocations(ctx context.Context) {
 // shareAll publishes every record that is not yet shared and reports whether
 // all are now.
 func (r *Resumer) shareAll(ctx context.Context) bool {
-	published := 0
+	published := false
 	defer func() {
-		if published > 0 {
+		if published {
 			r.logSave(r.saveRevocations())
 		}
 	}()
-	for _, rec := range r.revoked.list() {
-		if rec.Shared || rec.Local {
-			continue
+	for {
+		batch := r.revoked.unshared(r.now(), publishBatch)
+		if len(batch) == 0 {
+			return true
 		}
-		if err := r.publish(ctx, rec); err != nil {
+		if err := r.publish(ctx, batch...); err != nil {
 			return false
 		}
-		published++
+		published = true
 	}
-	return true
 }
 
 func (r *Resumer) wakeSharing() {
@@ -146,26 +150,6 @@ func (r *Resumer) watchStore(ctx context.Context) {
 			r.log.Warn("session store stopped telling of revocations", "err", err)
 			pause(ctx, publishRetry)
 		}
-	}
-}
-
-// applyShared puts a record that came from the store in force.
-func (r *Resumer) applyShared(b []byte) {
-	var rec Record
-	err := json.Unmarshal(b, &rec)
-	if err == nil {
-		rec.Subject, err = rec.canonical()
-	}
-	if err != nil { // a newer replica may know kinds that we do not: end too much rather than too little
-		rec.Subject = Subject{Kind: KindAll}
-		if rec.At.IsZero() {
-			rec.At = r.now()
-		}
-		r.log.Warn("unknown revocation in the store, ending every session up to it", "err", err, "at", rec.At)
-	}
-	rec.Shared, rec.Local = true, false
-	if r.enforce(rec) {
-		r.logSave(r.saveRevocations())
 	}
 }
 

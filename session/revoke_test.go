@@ -433,10 +433,14 @@ func TestRevocationOfEverythingTakesOthersIn(t *testing.T) {
 func TestRecordFromTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, Options{})
-		p.r.applyShared([]byte(`{"kind":"all","at":"2099-01-01T00:00:00Z"}`))
+		fromTheFuture := []SharedRecord{{Record: []byte(`{"kind":"all","at":"2099-01-01T00:00:00Z"}`)}}
+		p.r.applyShared(fromTheFuture, true)
 		time.Sleep(maxSkew + time.Second)
 		c := client(tls.VersionTLS13, "a.test")
 		p.full(t, c)
+		p.connect(t, c).want(t, true, Hit)
+		time.Sleep(time.Minute) // and none of what comes later, when it is met again
+		p.r.applyShared(fromTheFuture, true)
 		p.connect(t, c).want(t, true, Hit)
 	})
 }
@@ -448,8 +452,17 @@ func TestUnknownRecordFailsClosed(t *testing.T) {
 			p := newProxy(t, Options{})
 			c := client(tls.VersionTLS13, "a.test")
 			p.full(t, c)
-			p.r.applyShared([]byte(record))
+			held := []SharedRecord{{Record: []byte(record), End: time.Now().Add(recordLife)}}
+			p.r.applyShared(held, true)
 			p.connect(t, c).want(t, false, Revoked)
+			time.Sleep(time.Minute) // what is made afterwards resumes, though it is read again
+			c = client(tls.VersionTLS13, "a.test")
+			p.full(t, c)
+			p.r.applyShared(held, true)
+			p.connect(t, c).want(t, true, Hit)
+			if got := p.r.revoked.unshared(time.Now(), 10); len(got) != 0 {
+				t.Errorf("it would be given to the other replicas: %v", got)
+			}
 		})
 	}
 }

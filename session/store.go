@@ -20,6 +20,14 @@ type Change = struct {
 	Life  time.Duration
 }
 
+// SharedRecord is one revocation record of a [Store]: what it was given, which
+// is no secret but must not be altered, and until when it is kept. A record that
+// was just announced may come without an End.
+type SharedRecord = struct {
+	Record []byte
+	End    time.Time
+}
+
 // Store shares sessions and revocations between replicas. Values are secrets:
 // an implementation seals them before they leave the process. A Resumer bounds
 // every call in time and survives a Store that fails, blocks or panics. Its
@@ -43,13 +51,15 @@ type Store interface {
 	// Refused() bool that returns true says that it is no use to try again.
 	Write(ctx context.Context, changes []Change) error
 
-	// Publish keeps a revocation record for life and tells every replica.
-	Publish(ctx context.Context, record []byte, life time.Duration) error
+	// Publish keeps revocation records and tells every replica.
+	Publish(ctx context.Context, records []SharedRecord) error
 
-	// Watch calls apply with every record that is held and with each new
-	// one, until ctx ends. Records may come more than once and in any
-	// order. It calls current with true once all that is held was applied,
-	// and with false when records may have been missed: meanwhile no
-	// session of the store is resumed. It returns only when ctx has ended.
-	Watch(ctx context.Context, apply func(record []byte), current func(bool)) error
+	// Watch calls apply, from one goroutine, with all records that are held
+	// (all is true), again soon after they changed in any way, and with new
+	// ones, until ctx ends. Records may come more than once; all of them come
+	// in an order that is the same for every replica. It removes those whose
+	// indices apply returns. It calls current with true once all that is held
+	// was applied, and with false when records may have been missed: meanwhile
+	// no session of the store is resumed. It returns only when ctx has ended.
+	Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int), current func(bool)) error
 }

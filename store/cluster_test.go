@@ -117,7 +117,7 @@ func TestClusterEverythingElse(t *testing.T) {
 	var heard records
 	watch(t, b.Sessions(), &heard)
 	for i := range 5 {
-		if err := a.Sessions().Publish(t.Context(), fmt.Append(nil, "record ", i), time.Hour); err != nil {
+		if err := a.Sessions().Publish(t.Context(), recordsFor(time.Hour, fmt.Append(nil, "record ", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestTLSAndACL(t *testing.T) {
 	}
 	var heard records
 	watch(t, b.store.Sessions(), &heard)
-	if err := a.store.Sessions().Publish(t.Context(), []byte("record"), time.Hour); err != nil {
+	if err := a.store.Sessions().Publish(t.Context(), recordsFor(time.Hour, []byte("record"))); err != nil {
 		t.Fatal(err)
 	}
 	testtool.Eventually(t, "the record is heard", func() bool { return heard.has("record") })

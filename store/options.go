@@ -23,7 +23,7 @@ const (
 // Sentinel needs no more.
 const ACLRule = "resetkeys ~tlsproxy:* resetchannels &tlsproxy:* -@all " +
 	"+get +set +getdel +pexpire +unlink +del +hset +hget +hdel +hkeys " +
-	"+zadd +zrangebyscore +zremrangebyscore +incr +multi +exec +eval +evalsha " +
+	"+zadd +zrangebyscore +zrem +zremrangebyscore +multi +exec +eval +evalsha " +
 	"+publish +subscribe +unsubscribe +ping +hello +select " +
 	"+cluster|slots +cluster|shards +cluster|nodes +command"
 

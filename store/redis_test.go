@@ -236,6 +236,14 @@ func redisZ(member string, end time.Time) redis.Z {
 	return redis.Z{Score: float64(end.UnixMilli()), Member: member}
 }
 
+// recordsFor returns records to publish that are kept for life.
+func recordsFor(life time.Duration, values ...[]byte) (out []SharedRecord) {
+	for _, v := range values {
+		out = append(out, SharedRecord{Record: v, End: time.Now().Add(life)})
+	}
+	return out
+}
+
 // watch runs c's Watch until the test ends.
 func watch(t testing.TB, c *Sessions, heard *records) {
 	t.Helper()

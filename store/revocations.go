@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,47 +18,73 @@ const (
 	// one set, and one under another's name is still that one.
 	recordID = "record"
 
-	// syncEvery is how often a replica looks whether it missed a
-	// revocation that was announced while it did not listen.
+	// syncEvery is how often a replica looks whether the revocations in the
+	// store are others than those that it read.
 	syncEvery = time.Second
+	// readEvery is how often it reads them though that does not show: a set
+	// may have lost some, or all, without its version.
+	readEvery = time.Minute
+	// removeAtOnce bounds what the server removes in one go.
+	removeAtOnce = 500
 )
+
+// SharedRecord is one record of [Sessions.Publish] and [Sessions.Watch], and
+// until when it is kept; in an announcement End is zero.
+type SharedRecord = struct {
+	Record []byte
+	End    time.Time
+}
 
 // keys of the revocations; the tag keeps them on one server of a cluster.
 func (c *Sessions) recordSet() string     { return c.s.o.Prefix + "{r}:records" }
 func (c *Sessions) recordVersion() string { return c.s.o.Prefix + "{r}:version" }
 func (c *Sessions) recordChannel() string { return c.s.o.Prefix + "revocations" }
 
-// Publish keeps a revocation record for life and tells every replica.
-func (c *Sessions) Publish(ctx context.Context, record []byte, life time.Duration) error {
+// Publish keeps revocation records and tells every replica.
+func (c *Sessions) Publish(ctx context.Context, records []SharedRecord) error {
 	ring := c.s.keys.ring.Load()
-	sealed, err := ring.seal(ring.active, recordPurpose, []byte(recordID), record)
-	if err != nil {
-		return err
+	members := make([]redis.Z, len(records))
+	for i, r := range records {
+		sealed, err := ring.seal(ring.active, recordPurpose, []byte(recordID), r.Record)
+		if err != nil {
+			return err
+		}
+		members[i] = redis.Z{Score: float64(r.End.UnixMilli()), Member: string(sealed)}
 	}
-	now := time.Now()
-	err = c.s.do(ctx, c.recordSet(), patient|writing, func(ctx context.Context) error {
+	err := c.s.do(ctx, c.recordSet(), patient|writing, func(ctx context.Context) error {
 		_, err := c.s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.ZRemRangeByScore(ctx, c.recordSet(), "-inf", strconv.FormatInt(now.UnixMilli(), 10))
-			p.ZAdd(ctx, c.recordSet(), redis.Z{Score: float64(now.Add(life).UnixMilli()), Member: sealed})
-			p.Incr(ctx, c.recordVersion())
+			p.ZRemRangeByScore(ctx, c.recordSet(), "-inf", strconv.FormatInt(time.Now().UnixMilli(), 10))
+			p.ZAdd(ctx, c.recordSet(), members...)
+			p.Set(ctx, c.recordVersion(), newVersion(), 0)
 			return nil
 		})
 		return err
 	})
+	c.s.published.Store(true)
 	if err != nil {
 		return err
 	}
-	// The record is kept; who does not hear of it now finds it within syncEvery.
-	c.s.client.Publish(ctx, c.recordChannel(), sealed)
+	// The records are kept; who does not hear of them now finds them within syncEvery.
+	c.s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, m := range members {
+			p.Publish(ctx, c.recordChannel(), m.Member)
+		}
+		return nil
+	})
 	return nil
 }
 
-// Watch calls apply with every record that is held and with each new one,
-// until ctx ends; records may come more than once and in any order. It calls
+// newVersion is what a set of records is known by. It is drawn at random, since
+// a server that lost its last writes would count to the same numbers again.
+func newVersion() string { return strconv.FormatInt(rand.Int64N(1<<62), 10) }
+
+// Watch calls apply with all records that are held, again soon after they
+// changed in any way, and with each new one, until ctx ends; records may come
+// more than once. It removes those that apply says others stand for. It calls
 // current with true once all that is held was applied, and with false when it
 // cannot look. In a cluster it does not: while the one master that has the
 // records is down nobody can add any, and the others' sessions go on.
-func (c *Sessions) Watch(ctx context.Context, apply func(record []byte), current func(bool)) error {
+func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int), current func(bool)) error {
 	sub := c.s.client.Subscribe(ctx, c.recordChannel())
 	defer sub.Close()
 	announced := sub.Channel()
@@ -78,7 +106,7 @@ func (c *Sessions) Watch(ctx context.Context, apply func(record []byte), current
 					announced = nil
 					continue
 				}
-				c.open(m.Payload, apply)
+				w.hear(m, announced)
 			case <-tick.C:
 				looked = true
 			case <-ctx.Done():
@@ -91,21 +119,48 @@ func (c *Sessions) Watch(ctx context.Context, apply func(record []byte), current
 // recordWatch is what a Watch has read.
 type recordWatch struct {
 	c       *Sessions
-	apply   func([]byte)
+	apply   func([]SharedRecord, bool) []int
 	version string
-	known   bool
+	read    time.Time // zero: not, or something happened since
 }
 
-// sync reads all records if there are others than last time.
+// hear applies what was announced, first and all that waits behind it together.
+func (w *recordWatch) hear(first *redis.Message, more <-chan *redis.Message) {
+	w.read = time.Time{} // the server may still lose it
+	var heard []SharedRecord
+	for m := first; m != nil; {
+		if record, ok := w.c.open(m.Payload); ok {
+			heard = append(heard, SharedRecord{Record: record})
+		}
+		select {
+		case m = <-more:
+		default:
+			m = nil
+		}
+	}
+	if len(heard) > 0 {
+		w.apply(heard, false)
+	}
+}
+
+// sync reads all records if they may be others than last time.
 func (w *recordWatch) sync(ctx context.Context) error {
+	if w.c.s.published.Swap(false) {
+		w.read = time.Time{}
+	}
 	version, err := w.c.version(ctx)
-	if err != nil || w.known && version == w.version {
+	if err != nil {
 		return err
 	}
-	if err := w.c.readRecords(ctx, w.apply); err != nil {
+	if version == w.version && time.Since(w.read) < readEvery {
+		return nil
+	}
+	start := time.Now()
+	if err := w.readAll(ctx); err != nil {
+		w.read = time.Time{}
 		return err
 	}
-	w.version, w.known = version, true
+	w.version, w.read = version, start
 	return nil
 }
 
@@ -120,27 +175,55 @@ func (c *Sessions) version(ctx context.Context) (string, error) {
 	return v, err
 }
 
-func (c *Sessions) readRecords(ctx context.Context, apply func([]byte)) error {
-	ctx, cancel := context.WithTimeout(ctx, longCall)
-	defer cancel()
-	records, err := c.s.client.ZRangeByScore(ctx, c.recordSet(), &redis.ZRangeBy{
-		Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf",
-	}).Result()
+// readAll applies all records that are held, those that end first before the
+// others, and removes what is superseded.
+func (w *recordWatch) readAll(ctx context.Context) error {
+	members, err := w.c.members(ctx)
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
-		c.open(r, apply)
+	var held []SharedRecord
+	var sealed []any
+	for _, m := range members {
+		member, _ := m.Member.(string)
+		if record, ok := w.c.open(member); ok {
+			held = append(held, SharedRecord{Record: record, End: time.UnixMilli(int64(min(m.Score, 1<<53)))})
+			sealed = append(sealed, member)
+		}
+	}
+	var gone []any
+	for _, i := range w.apply(held, true) {
+		gone = append(gone, sealed[i])
+	}
+	for some := range slices.Chunk(gone, removeAtOnce) {
+		if err := w.c.remove(ctx, some); err != nil {
+			break // they cost room only, and the next one who reads tries again
+		}
 	}
 	return nil
 }
 
-// open applies a record. One that does not open was not made by a replica.
-func (c *Sessions) open(sealed string, apply func([]byte)) {
+// members returns what is held, in the server's order: by End, then by bytes.
+func (c *Sessions) members(ctx context.Context) ([]redis.Z, error) {
+	ctx, cancel := context.WithTimeout(ctx, longCall)
+	defer cancel()
+	return c.s.client.ZRangeByScoreWithScores(ctx, c.recordSet(), &redis.ZRangeBy{
+		Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf",
+	}).Result()
+}
+
+func (c *Sessions) remove(ctx context.Context, members []any) error {
+	return c.s.do(ctx, c.recordSet(), patient|reading, func(ctx context.Context) error {
+		return c.s.client.ZRem(ctx, c.recordSet(), members...).Err()
+	})
+}
+
+// open opens a record. One that does not open was not made by a replica.
+func (c *Sessions) open(sealed string) ([]byte, bool) {
 	record, err := c.s.keys.ring.Load().open(recordPurpose, []byte(recordID), []byte(sealed))
 	if err != nil {
 		c.s.corrupt.Add(1)
-		return
+		return nil, false
 	}
-	apply(record)
+	return record, true
 }

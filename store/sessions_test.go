@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,7 +129,7 @@ func TestOperatorLearnsNothing(t *testing.T) {
 	id := newID(c)
 	put(t, c, id, "the secret of the session", time.Hour)
 	mac, _ := c.MAC(id)
-	if err := c.Publish(t.Context(), []byte(`{"kind":"site","value":"name"}`), time.Hour); err != nil {
+	if err := c.Publish(t.Context(), recordsFor(time.Hour, []byte(`{"kind":"site","value":"name"}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Certificates().Store(t.Context(), "x/key.pem", []byte("BEGIN PRIVATE KEY")); err != nil {
@@ -319,14 +320,14 @@ func TestRevocationsAreShared(t *testing.T) {
 	var heard records
 	b := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys}).Sessions()
 	watch(t, b, &heard)
-	if err := a.Publish(t.Context(), []byte("one"), time.Hour); err != nil {
+	if err := a.Publish(t.Context(), recordsFor(time.Hour, []byte("one"))); err != nil {
 		t.Fatal(err)
 	}
 	testtool.Eventually(t, "the first record is heard", func() bool { return heard.has("one") })
 
 	raw := r.raw()
 	raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub") // the announcement may be missed
-	if err := a.Publish(t.Context(), []byte("two"), time.Hour); err != nil {
+	if err := a.Publish(t.Context(), recordsFor(time.Hour, []byte("two"))); err != nil {
 		t.Fatal(err)
 	}
 	ring := a.s.keys.ring.Load() // and the one of this record is missed: there is none
@@ -338,7 +339,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	raw.Incr(t.Context(), a.recordVersion())
 	testtool.Eventually(t, "missed records are found", func() bool { return heard.has("two") && heard.has("unannounced") })
 
-	if err := a.Publish(t.Context(), []byte("brief"), time.Millisecond); err != nil {
+	if err := a.Publish(t.Context(), recordsFor(time.Millisecond, []byte("brief"))); err != nil {
 		t.Fatal(err)
 	}
 	raw.ZAdd(t.Context(), a.recordSet(), redisZ("forged", time.Now().Add(time.Hour)))
@@ -352,10 +353,90 @@ func TestRevocationsAreShared(t *testing.T) {
 	}
 
 	raw.FlushAll(t.Context()) // the store lost everything; new ones still arrive
-	if err := a.Publish(t.Context(), []byte("three"), time.Hour); err != nil {
+	if err := a.Publish(t.Context(), recordsFor(time.Hour, []byte("three"))); err != nil {
 		t.Fatal(err)
 	}
 	testtool.Eventually(t, "a record after a flush is heard", func() bool { return heard.has("three") && late.has("three") })
+}
+
+// A set that lost records, with or without its version, is read again.
+func TestLostRevocationsAreNoticed(t *testing.T) {
+	s, r := opened(t)
+	c, raw := s.Sessions(), r.raw()
+	var heard records
+	w := recordWatch{c: c, apply: heard.apply}
+	sync := func(want int, when string) {
+		t.Helper()
+		if err := w.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if heard.readings != want {
+			t.Errorf("%s: read %d times, want %d", when, heard.readings, want)
+		}
+	}
+	sync(1, "at the start")
+	sync(1, "when nothing changed")
+	if err := c.Publish(t.Context(), recordsFor(time.Hour, []byte("one"))); err != nil {
+		t.Fatal(err)
+	}
+	before := raw.Get(t.Context(), c.recordVersion()).Val()
+	sync(2, "after a record")
+	if end := heard.ends[0]; time.Until(end) > time.Hour || time.Until(end) < 59*time.Minute {
+		t.Errorf("the record ends in %v, want an hour", time.Until(end))
+	}
+	if err := c.Publish(t.Context(), recordsFor(time.Hour, []byte("two"))); err != nil {
+		t.Fatal(err)
+	}
+	raw.Set(t.Context(), c.recordVersion(), before, 0) // the server lost that write at once
+	sync(3, "after a record that was lost")
+	for range 3 {
+		if err := c.Publish(t.Context(), recordsFor(time.Hour, []byte("three"))); err != nil {
+			t.Fatal(err)
+		}
+		if now := raw.Get(t.Context(), c.recordVersion()).Val(); now == before {
+			t.Error("a version came again")
+		}
+	}
+	sync(4, "after three records")
+	raw.FlushAll(t.Context())
+	sync(5, "when everything is lost")
+	sync(5, "when that is known")
+	w.read = w.read.Add(-readEvery)
+	sync(6, "after a while")
+}
+
+// What others stand for is removed, and nothing else.
+func TestSupersededRecordsAreRemoved(t *testing.T) {
+	s, r := opened(t)
+	c, raw := s.Sessions(), r.raw()
+	for i := range 3 * removeAtOnce {
+		if err := c.Publish(t.Context(), recordsFor(time.Hour+time.Duration(i)*time.Second, fmt.Append(nil, i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw.ZAdd(t.Context(), c.recordSet(), redisZ("another's", time.Now().Add(time.Minute)))
+	w := recordWatch{c: c, apply: func(held []SharedRecord, all bool) (gone []int) {
+		for i, h := range held {
+			if want := fmt.Sprint(i); string(h.Record) != want {
+				t.Fatalf("record %d is %q", i, h.Record)
+			}
+			if i != 7 {
+				gone = append(gone, i)
+			}
+		}
+		return gone
+	}}
+	if err := w.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := raw.ZCard(t.Context(), c.recordSet()).Val(); n != 2 {
+		t.Errorf("%d members are left, want record 7 and the one that does not open", n)
+	}
+	var late records
+	w = recordWatch{c: c, apply: late.apply}
+	if err := w.sync(t.Context()); err != nil || late.all() != "7" {
+		t.Errorf("left: %q, %v", late.all(), err)
+	}
 }
 
 // A replica's watch survives an outage of the server.
@@ -371,7 +452,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	r.start()
 	testtool.Eventually(t, "and its end", func() bool { return heard.current.Load() })
 	testtool.Eventually(t, "a record is taken again", func() bool {
-		return c.Publish(t.Context(), []byte("after"), time.Hour) == nil
+		return c.Publish(t.Context(), recordsFor(time.Hour, []byte("after"))) == nil
 	})
 	testtool.Eventually(t, "and heard", func() bool { return heard.has("after") })
 }
@@ -380,14 +461,26 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 type records struct {
 	current atomic.Bool
 
-	mu   sync.Mutex
-	seen [][]byte
+	mu       sync.Mutex
+	seen     [][]byte
+	readings int
+	ends     []time.Time // of the last reading
 }
 
-func (r *records) apply(b []byte) {
+func (r *records) apply(held []SharedRecord, all bool) []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen = append(r.seen, bytes.Clone(b))
+	for _, h := range held {
+		r.seen = append(r.seen, bytes.Clone(h.Record))
+	}
+	if all {
+		r.readings++
+		r.ends = nil
+		for _, h := range held {
+			r.ends = append(r.ends, h.End)
+		}
+	}
+	return nil
 }
 
 func (r *records) has(s string) bool {

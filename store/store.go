@@ -27,6 +27,7 @@ type Store struct {
 
 	resealing chan struct{} // there is another active key
 	synced    atomic.Int64  // Unix nanoseconds of the last look at the revocations
+	published atomic.Bool   // a revocation, since that look
 	counters
 }
 

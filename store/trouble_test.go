@@ -267,6 +267,48 @@ func TestReplayDoesNotUndoRevocation(t *testing.T) {
 	})
 }
 
+// A revocation that the server loses, by a restart from an older dump, is put
+// there again by the replicas that know it: a new replica resumes nothing that
+// it ended.
+func TestLostRevocationIsSharedAgain(t *testing.T) {
+	t.Parallel()
+	for _, v := range bothVersions {
+		t.Run(fmt.Sprintf("%x", v), func(t *testing.T) {
+			r := startRedis(t)
+			keys := writeKeys(t, "", newKey())
+			o := Options{Addresses: []string{r.addr}, KeyFile: keys}
+			unlimited := session.Options{Limits: session.Limits{ReuseWindow: session.Unlimited}}
+			a, b := newFleet(t, o, unlimited)
+			client := a.shares(t, b, v)
+			a.flushed(t)
+			b.flushed(t)
+			raw := r.raw()
+			if err := raw.Save(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Revoke(t.Context(), session.Subject{Kind: session.KindAll}); err != nil {
+				t.Fatal(err)
+			}
+			testtool.Eventually(t, "both replicas know the revocation", func() bool {
+				return a.Stats().Revocations == 1 && b.Stats().Revocations == 1
+			})
+			r.kill()
+			r.start()
+			testtool.Eventually(t, "the server has the revocation again", func() bool {
+				return raw.ZCard(t.Context(), "tlsproxy:{r}:records").Val() == 1
+			})
+			late := newReplica(t, o, unlimited)
+			testtool.Eventually(t, "a new replica knows it", func() bool {
+				resumed, result := late.connect(t, client)
+				if resumed {
+					t.Fatal("a revoked session resumed")
+				}
+				return result == session.Revoked
+			})
+		})
+	}
+}
+
 // With single use on two replicas, after one completed resumption the handle
 // resumes nowhere.
 func TestSingleUseOnTwoReplicas(t *testing.T) {
