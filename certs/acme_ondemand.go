@@ -21,8 +21,10 @@ const (
 	defaultWindow = time.Minute
 	defaultWait   = 30 * time.Second
 	askTimeout    = 5 * time.Second
-	// maxAsking bounds how many handshakes may wait for the ask URL.
-	maxAsking = 32
+	// maxAsking bounds how many names the ask URL is asked about at the same
+	// time, and maxLooking how many are looked up in the storage.
+	maxAsking  = 32
+	maxLooking = 32
 	// maxRefused bounds for how many names a refusal is remembered, and
 	// refusedFor how long.
 	maxRefused = 1024
@@ -34,6 +36,7 @@ type onDemand struct {
 	limiter *rate.Limiter // of names tried
 	client  *http.Client
 
+	looking chan struct{}        // places for those who look into the storage
 	asking  chan struct{}        // places for those who ask
 	flights map[string]*flight   // guarded by Store.mu: decisions under way
 	refused map[string]time.Time // guarded by Store.mu: until when
@@ -42,7 +45,8 @@ type onDemand struct {
 // flight is one decision that several handshakes wait for.
 type flight struct {
 	done chan struct{}
-	host *acmeHost // nil: refused
+	host *acmeHost // nil: not admitted
+	cut  bool      // whoever decided gave up before there was a decision
 }
 
 var (
@@ -64,12 +68,10 @@ func (d *onDemand) ask(ctx context.Context, o *OnDemand, name string) error {
 	if o.Ask == "" {
 		return nil
 	}
-	select {
-	case d.asking <- struct{}{}:
-		defer func() { <-d.asking }()
-	default:
-		return errTooMany
+	if !enter(ctx, d.asking) {
+		return fmt.Errorf("waiting to ask whether the name is allowed: %w", ctx.Err())
 	}
+	defer func() { <-d.asking }()
 	u, err := url.Parse(o.Ask)
 	if err != nil {
 		return err
@@ -89,10 +91,24 @@ func (d *onDemand) ask(ctx context.Context, o *OnDemand, name string) error {
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be used again
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: the ask URL answered %s", errNotAllowed, resp.Status)
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		return nil
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return fmt.Errorf("asking whether the name is allowed: the ask URL answered %s", resp.Status)
 	}
-	return nil
+	return fmt.Errorf("%w: the ask URL answered %s", errNotAllowed, resp.Status)
+}
+
+// enter takes one of a number of places, once one is free. It reports false
+// when ctx was done before.
+func enter(ctx context.Context, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // newOnDemand makes the state for a source. Redirects are not followed: the
@@ -103,6 +119,7 @@ func newOnDemand(o *OnDemand) onDemand {
 	transport.IdleConnTimeout = 30 * time.Second
 	return onDemand{
 		limiter: o.limiter(),
+		looking: make(chan struct{}, maxLooking),
 		asking:  make(chan struct{}, maxAsking),
 		flights: make(map[string]*flight),
 		refused: make(map[string]time.Time),
@@ -164,40 +181,52 @@ func (s *Store) demand(ctx context.Context, a *acmeSource, name string) bool {
 }
 
 // admit returns the host for a name after the policy allowed it, nil if it did
-// not. Handshakes for the same name wait for one decision.
+// not. Handshakes for the same name wait for one decision, and decide anew if
+// it was cut short by the end of the handshake that made it.
 func (s *Store) admit(ctx context.Context, a *acmeSource, name string) *acmeHost {
 	d := &a.demand
-	s.mu.Lock()
-	now := time.Now()
-	a.sweep(now)
-	if h := a.host(name); h != nil {
-		s.mu.Unlock()
-		return h
-	}
-	if until, ok := d.refused[name]; ok && now.Before(until) {
-		s.mu.Unlock()
-		return nil
-	}
-	if f := d.flights[name]; f != nil {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		now := time.Now()
+		a.sweep(now)
+		if h := a.host(name); h != nil {
+			s.mu.Unlock()
+			return h
+		}
+		if until, ok := d.refused[name]; ok && now.Before(until) {
+			s.mu.Unlock()
+			return nil
+		}
+		f := d.flights[name]
+		if f == nil {
+			f = &flight{done: make(chan struct{})}
+			d.flights[name] = f
+			s.mu.Unlock()
+			return s.decide(ctx, a, name, f)
+		}
 		s.mu.Unlock()
 		select {
 		case <-f.done:
-			return f.host
+			if !f.cut {
+				return f.host
+			}
 		case <-ctx.Done():
-			return nil
 		}
 	}
-	f := &flight{done: make(chan struct{})}
-	d.flights[name] = f
-	s.mu.Unlock()
+	return nil
+}
 
-	err := s.decide(ctx, a, name)
+// decide ends a flight. Only a refusal by the policy is remembered: what else
+// keeps a name out may be over when the next client asks.
+func (s *Store) decide(ctx context.Context, a *acmeSource, name string, f *flight) *acmeHost {
+	stored, err := s.mayObtain(ctx, a, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(d.flights, name)
+	delete(a.demand.flights, name)
 	defer close(f.done)
 	if err == nil {
 		f.host = newACMEHost(a, name, true)
+		f.host.asked = !stored
 		a.hosts = append(a.hosts, f.host)
 		if r := s.acme.runner(a); r == nil || !r.start(f.host) {
 			a.remove(f.host)
@@ -205,23 +234,40 @@ func (s *Store) admit(ctx context.Context, a *acmeSource, name string) *acmeHost
 		}
 		return f.host
 	}
+	f.cut = ctx.Err() != nil
 	s.stats.onDemandRefused.Add(1)
 	s.log.Debug("name was not obtained on demand", "name", name, "err", err)
-	d.refuse(name, time.Now())
+	if errors.Is(err, errNotAllowed) {
+		a.demand.refuse(name, time.Now())
+	}
 	return nil
 }
 
-func (s *Store) decide(ctx context.Context, a *acmeSource, name string) error {
-	if err := a.demand.ask(ctx, a.config.OnDemand, name); err != nil {
-		return err
+// mayObtain applies the policy to a name that the allow list has. A certificate
+// in the storage was allowed when it was obtained: it is served without asking
+// again until its renewal, so that a restart needs neither the URL nor the rate.
+func (s *Store) mayObtain(ctx context.Context, a *acmeSource, name string) (stored bool, err error) {
+	if a.hasCurrent(ctx, name) {
+		return true, nil
 	}
-	if st, err := a.load(ctx, name); err == nil && st != nil {
-		return nil // obtained before
+	if err := a.demand.ask(ctx, a.config.OnDemand, name); err != nil {
+		return false, err
 	}
 	if !a.demand.limiter.Allow() {
-		return errTooMany
+		return false, errTooMany
 	}
-	return nil
+	return false, nil
+}
+
+// hasCurrent reports whether the storage has a certificate for a name that can
+// be served now.
+func (a *acmeSource) hasCurrent(ctx context.Context, name string) bool {
+	if !enter(ctx, a.demand.looking) {
+		return false
+	}
+	defer func() { <-a.demand.looking }()
+	st, err := a.load(ctx, name)
+	return err == nil && st != nil && st.cert.current(time.Now()) && st.cert.carries(name)
 }
 
 // refuse remembers a refusal. When there are too many the older ones go.

@@ -1,14 +1,20 @@
 package certs
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tlsproxy/tlsproxy/internal/pki"
 )
 
 // asker is an ask URL that allows what contains "good".
@@ -159,5 +165,199 @@ func TestRefusedIsBounded(t *testing.T) {
 	}
 	if len(d.refused) > maxRefused {
 		t.Errorf("%d refused names are remembered", len(d.refused))
+	}
+}
+
+// closedURL is an ask URL that nobody listens at.
+const closedURL = "http://127.0.0.1:1/ask"
+
+// running waits until the ACME sources of a store run.
+func running(t *testing.T, s *Store) {
+	t.Helper()
+	eventually(t, 20*time.Second, "running", func() bool {
+		for _, a := range s.acmeSources() {
+			if s.acme.runner(a) == nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func onDemandSource(o *OnDemand, hosts ...string) Source {
+	return Source{ACME: &ACME{Hosts: hosts, Issuers: []Issuer{{Directory: awayCA}}, OnDemand: o, DisableARI: true}}
+}
+
+// TestStoredNeedsNoAsking: what was obtained on demand before a restart is
+// served to all at once, without the ask URL and whatever the rate; what has
+// expired, or is not on the list, is not.
+func TestStoredNeedsNoAsking(t *testing.T) {
+	t.Parallel()
+	ca, dir := newCA(t), t.TempDir()
+	want := make(map[string]*tls.Certificate)
+	for i := range 3 * maxAsking {
+		name := fmt.Sprintf("%d.stored.test", i)
+		want[name] = issue(t, ca, pkiRequest(name))
+		putStored(t, dir, awayCA, name, want[name])
+	}
+	putStored(t, dir, awayCA, "expired.stored.test", issue(t, ca, pki.Request{
+		Names: []string{"expired.stored.test"}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour)}))
+	putStored(t, dir, awayCA, "other.test", issue(t, ca, pkiRequest("other.test")))
+	putStored(t, dir, awayCA, "wrong.stored.test", issue(t, ca, pkiRequest("right.stored.test")))
+	s := newACMEStore(t, Options{StateDir: dir})
+	load(t, s, onDemandSource(&OnDemand{Ask: closedURL, Allow: []string{"*.stored.test"}, Rate: 1, Window: time.Hour}))
+	run(t, s)
+	running(t, s)
+	var wg sync.WaitGroup
+	for name, cert := range want {
+		wg.Go(func() {
+			if !serves(s, name, cert) {
+				t.Errorf("%s is not served", name)
+			}
+		})
+	}
+	wg.Wait()
+	for _, name := range []string{"expired.stored.test", "other.test", "wrong.stored.test"} {
+		if leaf := served(s, name); leaf != nil {
+			t.Errorf("%s: served with %v", name, leaf.DNSNames)
+		}
+	}
+}
+
+// TestReloadKeepsOnDemand: a reload that changes a source takes no certificate
+// away that it obtained on demand, but for names that are not on the list any
+// more.
+func TestReloadKeepsOnDemand(t *testing.T) {
+	t.Parallel()
+	ca, dir := newCA(t), t.TempDir()
+	names := []string{"a.kept.test", "b.kept.test", "c.gone.test"}
+	for _, name := range names {
+		putStored(t, dir, awayCA, name, issue(t, ca, pkiRequest(name)))
+	}
+	h := new(hooks)
+	s := newACMEStore(t, Options{StateDir: dir, Prepare: h.prepare, Release: h.release})
+	load(t, s, onDemandSource(&OnDemand{Ask: closedURL, Allow: []string{"*.kept.test", "*.gone.test"}}))
+	run(t, s)
+	running(t, s)
+	for _, name := range names {
+		if served(s, name) == nil {
+			t.Fatalf("%s is not served", name)
+		}
+	}
+	load(t, s, onDemandSource(&OnDemand{Ask: closedURL, Allow: []string{"*.kept.test"}}, "b.kept.test", "added.test"),
+		onDemandSource(&OnDemand{Allow: []string{"*.kept.test"}}))
+	for _, name := range names[:2] {
+		if e := s.index.Load().find(name); e == nil {
+			t.Errorf("%s is lost", name)
+		}
+	}
+	if e := s.index.Load().find("c.gone.test"); e != nil {
+		t.Error("a name that is not on the list any more is served")
+	}
+	n := 0
+	for _, st := range s.Status() {
+		if slices.Contains(st.Names, "a.kept.test") {
+			n++
+			if !st.ACME.OnDemand || st.ACME.State != ACMEValid || st.SourceIndex != 0 {
+				t.Errorf("Status = %+v, ACME %+v", st, st.ACME)
+			}
+		}
+	}
+	if n != 1 {
+		t.Errorf("the name carried over is there %d times", n)
+	}
+	settled(t, s, "a.kept.test")
+	if h.live(t) != 2 {
+		t.Errorf("%d certificates are prepared; want 2", h.live(t))
+	}
+}
+
+// TestAskingAgain: only a refusal is remembered. A URL that is away, or whose
+// server is in trouble, is asked again by the next client.
+func TestAskingAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		switch r.URL.Query().Get("domain") {
+		case "away.ask.test":
+			panic(http.ErrAbortHandler)
+		case "trouble.ask.test":
+			w.WriteHeader(http.StatusBadGateway)
+		case "refused.ask.test":
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	s := newACMEStore(t, Options{})
+	load(t, s, onDemandSource(&OnDemand{Ask: srv.URL, Allow: []string{"*.ask.test"}}))
+	a := s.acmeSources()[0]
+	for name, want := range map[string]int64{"away.ask.test": 3, "trouble.ask.test": 3, "refused.ask.test": 1} {
+		asked.Store(0)
+		for range 3 {
+			if s.admit(t.Context(), a, name) != nil {
+				t.Errorf("%s is admitted", name)
+			}
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("%s was asked about %d times; want %d", name, n, want)
+		}
+	}
+}
+
+// TestDecisionOutlivesItsClient: the client whose handshake decides about a name
+// goes away; another one that waits for the decision makes it anew.
+func TestDecisionOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{}, 2)
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			arrived <- struct{}{}
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(srv.Close)
+	s := newACMEStore(t, Options{})
+	load(t, s, onDemandSource(&OnDemand{Ask: srv.URL}))
+	run(t, s)
+	running(t, s)
+	a := s.acmeSources()[0]
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if s.admit(ctx, a, "left.decision.test") != nil {
+			t.Error("admitted without an answer")
+		}
+	})
+	<-arrived
+	wg.Go(func() {
+		if s.admit(t.Context(), a, "left.decision.test") == nil {
+			t.Error("the client that stayed is refused")
+		}
+	})
+	leave()
+	wg.Wait()
+}
+
+// TestAskingWaitsForAPlace: when all places are taken a handshake waits for one
+// instead of refusing the name.
+func TestAskingWaitsForAPlace(t *testing.T) {
+	url, _ := asker(t)
+	o := &OnDemand{Ask: url}
+	d := newOnDemand(o)
+	for range maxAsking {
+		d.asking <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.ask(ctx, o, "good.test"); err == nil || errors.Is(err, errNotAllowed) {
+		t.Errorf("without a place: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- d.ask(t.Context(), o, "good.test") }()
+	<-d.asking
+	if err := <-done; err != nil {
+		t.Errorf("with a place: %v", err)
 	}
 }

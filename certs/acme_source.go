@@ -37,6 +37,10 @@ type acmeHost struct {
 	slot   *slot         // guarded by Store.mu
 	wake   chan struct{} // something about the host changed
 
+	// asked says that a name on demand has just been allowed; the first attempt
+	// uses that up. Set before the worker starts, then the worker's.
+	asked bool
+
 	// revoked is the certificate to be replaced at once; guarded by Store.mu.
 	revoked *certificate
 }
@@ -162,6 +166,46 @@ func (l *loading) inherited(name string) *certificate {
 		}
 	}
 	return nil
+}
+
+// carryOnDemand takes the names that an installed source obtained on demand over
+// into the sources that replace it, as far as their allow lists have them: a
+// reload takes no certificate away that is served, whether or not the ask URL
+// is there just now.
+func (l *loading) carryOnDemand(set *Set) {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	news := providersOf[*acmeSource](set)
+	for _, old := range providersOf[*acmeSource](l.old) {
+		if slices.Contains(news, old) {
+			continue
+		}
+		for _, h := range old.hosts {
+			if h.slot.acme.OnDemand && h.slot.cert != nil {
+				l.carry(h, news)
+			}
+		}
+	}
+}
+
+// carry gives a name on demand to the first source that may have it. The caller
+// holds Store.mu.
+func (l *loading) carry(h *acmeHost, sources []*acmeSource) {
+	for _, a := range sources {
+		if a.host(h.name) != nil {
+			return
+		}
+	}
+	for _, a := range sources {
+		if slices.Contains(providersOf[*acmeSource](l.old), a) || a.config.OnDemand == nil || !a.config.OnDemand.allows(h.name) {
+			continue
+		}
+		carried := newACMEHost(a, h.name, true)
+		carried.slot.cert, _ = l.store.registry.acquire(h.slot.cert)
+		carried.slot.acme.State, carried.slot.acme.Directory = ACMEValid, h.slot.acme.Directory
+		a.hosts = append(a.hosts, carried)
+		return
+	}
 }
 
 // limiter bounds how many names are tried on demand.

@@ -311,7 +311,9 @@ func (w *acmeWorker) obtain() bool {
 }
 
 func (w *acmeWorker) attempt(revoked *certificate, onDemand bool) error {
-	if onDemand && w.stored != nil {
+	asked := w.host.asked
+	w.host.asked = false
+	if onDemand && !asked {
 		// What was allowed once need not be for ever.
 		if err := w.source.demand.ask(w.ctx, w.source.config.OnDemand, w.host.name); err != nil {
 			return err
@@ -367,11 +369,19 @@ func (w *acmeWorker) failed(err error, onDemand bool) bool {
 	served := w.report(err, now)
 	w.store.log.Error("certificate was not obtained", "name", w.host.name, "served", served,
 		"failures", w.failures, "next_attempt", w.retryAt, "err", err)
-	if onDemand && served && w.stored != nil && now.After(w.stored.cert.tls.Leaf.NotAfter) {
+	if onDemand && served && w.expired(now) {
 		w.store.drop(w.source, w.host)
 		return false
 	}
 	return !onDemand || served
+}
+
+// expired reports whether what is served has expired.
+func (w *acmeWorker) expired(now time.Time) bool {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	c := w.host.slot.cert
+	return c != nil && now.After(c.tls.Leaf.NotAfter)
 }
 
 // report shows an error in the status. It reports whether a certificate is

@@ -157,6 +157,14 @@ func (c *certificate) current(now time.Time) bool {
 	return !now.Before(c.tls.Leaf.NotBefore) && !now.After(c.tls.Leaf.NotAfter)
 }
 
+// carries reports whether a host of the configuration is among the names.
+func (c *certificate) carries(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return slices.Contains(c.ips, addr)
+	}
+	return slices.Contains(c.names, host)
+}
+
 var (
 	oidTLSFeature     = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 	tlsFeatureRequest = 5 // status_request

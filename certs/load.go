@@ -55,6 +55,7 @@ func (s *Store) load(ctx context.Context, sources []Source, check bool) (*Set, e
 	if len(l.errs) > 0 {
 		return set, l.errs
 	}
+	l.carryOnDemand(set)
 	return set, nil
 }
 
