@@ -114,13 +114,20 @@ type Listener struct {
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
 }
 
+// Port is the port of the address, 0 for a socket that was passed.
+func (l Listener) Port() int {
+	s, _ := parseSocket(l.Address) // validated
+	return s.port
+}
+
 // HTTP is the plain HTTP listener.
 type HTTP struct {
 	// Address is as in [Listener.Address]. Absent: no plain listener.
 	Address string `yaml:"address"`
 
-	// RedirectPort is the port in the https URLs redirected to. Default: the
-	// port of the first listener with one, else 443.
+	// RedirectPort is the port in the https URLs redirected to. Zero: for each
+	// host the port of the first listener that serves it and has a port in its
+	// address, else 443.
 	RedirectPort int `yaml:"redirect_port" min:"1" max:"65535"`
 
 	// ProxyProtocol is as in [Listener.ProxyProtocol].

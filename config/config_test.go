@@ -46,7 +46,7 @@ func TestMinimalGetsDefaults(t *testing.T) {
 		got, want any
 	}{
 		{"proxy_protocol", c.Listeners[0].ProxyProtocol, ProxyOff},
-		{"redirect_port", c.HTTP.RedirectPort, 8443},
+		{"redirect_port", c.HTTP.RedirectPort, 0},
 		{"sessions.capacity", c.Sessions.Capacity, 20480},
 		{"sessions.max_bytes", c.Sessions.MaxBytes, Size(64 << 20)},
 		{"sessions.lifetime", c.Sessions.Lifetime, 24 * time.Hour},

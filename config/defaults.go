@@ -2,7 +2,6 @@ package config
 
 import (
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,9 +29,6 @@ func setDefaults(c *Config) {
 		if a := c.Certificates[i].ACME; a != nil {
 			defaultACME(a, c.HTTP.Address != "")
 		}
-	}
-	if c.HTTP.RedirectPort == 0 {
-		c.HTTP.RedirectPort = redirectPort(c.Listeners)
 	}
 	if r := &c.Limits.HandshakeRate; r.PerSecond > 0 && r.Burst == 0 {
 		r.Burst = max(1, int(math.Ceil(r.PerSecond)))
@@ -148,18 +144,6 @@ func defaultACME(a *ACME, plainHTTP bool) {
 	if a.DNS != nil {
 		a.Challenges = []string{"dns-01"}
 	}
-}
-
-// redirectPort is the port of the first listener that has one.
-func redirectPort(listeners []Listener) int {
-	for _, l := range listeners {
-		if _, port, err := net.SplitHostPort(l.Address); err == nil {
-			if n, err := strconv.Atoi(port); err == nil && n > 0 && n < 1<<16 {
-				return n
-			}
-		}
-	}
-	return 443
 }
 
 func defaultStateDir(getenv func(string) string, euid int) string {

@@ -354,28 +354,29 @@ func TestAccessLogErrors(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
-	known := func(host string) bool { return host != "unknown.test" }
 	tests := []struct {
 		port     int
 		request  string
 		status   int
 		location string
 	}{
-		{0, "GET /a%2fb?c=d;e HTTP/1.1\r\nHost: app.test", 301, "https://app.test/a%2fb?c=d;e"},
+		{443, "GET /a%2fb?c=d;e HTTP/1.1\r\nHost: app.test", 301, "https://app.test/a%2fb?c=d;e"},
 		{443, "HEAD / HTTP/1.1\r\nHost: APP.test.:8080", 301, "https://app.test/"},
 		{8443, "GET /? HTTP/1.1\r\nHost: app.test:8080", 301, "https://app.test:8443/?"},
 		{8443, "GET / HTTP/1.1\r\nHost: [::1]:8080", 301, "https://[::1]:8443/"},
-		{0, "POST /x HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0", 308, "https://app.test/x"},
-		{0, "GET //evil.test/ HTTP/1.1\r\nHost: app.test", 301, "https://app.test//evil.test/"},
-		{0, "GET https://app.test/x HTTP/1.1\r\nHost: other.test", 301, "https://app.test/x"},
-		{0, "GET / HTTP/1.1\r\nHost: unknown.test", 404, ""},
-		{0, "GET / HTTP/1.1\r\nHost: evil.test@app.test", 400, ""},
-		{0, "GET / HTTP/1.0", 400, ""},
-		{0, "CONNECT app.test:443 HTTP/1.1\r\nHost: app.test:443", 400, ""},
+		{443, "POST /x HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0", 308, "https://app.test/x"},
+		{443, "GET //evil.test/ HTTP/1.1\r\nHost: app.test", 301, "https://app.test//evil.test/"},
+		{443, "GET https://app.test/x HTTP/1.1\r\nHost: other.test", 301, "https://app.test/x"},
+		{443, "GET / HTTP/1.1\r\nHost: unknown.test", 404, ""},
+		{443, "GET / HTTP/1.1\r\nHost: evil.test@app.test", 400, ""},
+		{443, "GET / HTTP/1.0", 400, ""},
+		{443, "CONNECT app.test:443 HTTP/1.1\r\nHost: app.test:443", 400, ""},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			r := serveMem(t, NewRedirect(RedirectOptions{Port: tt.port, HasHost: known}))
+			r := serveMem(t, NewRedirect(RedirectOptions{Port: func(host string) (int, bool) {
+				return tt.port, host != "unknown.test"
+			}}))
 			defer r.stop()
 			c := r.dial(t)
 			defer c.Close()

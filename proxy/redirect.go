@@ -8,11 +8,10 @@ import (
 
 // RedirectOptions configures [NewRedirect].
 type RedirectOptions struct {
-	// Port is the port of the https URL; zero or 443 is left out of it.
-	Port int
-	// HasHost says which hosts are redirected, others get 404; nil means all. Use
-	// [Handler.HasHost].
-	HasHost func(host string) bool
+	// Port is the port of the https URL for a host, 443 being left out of it; false
+	// means that the host is not served, and 404. Nil redirects every host to 443.
+	// See [Handler.HasHost].
+	Port func(host string) (int, bool)
 }
 
 // NewRedirect returns the handler of the plain HTTP listener: it sends clients to
@@ -29,7 +28,11 @@ func (o RedirectOptions) redirect(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		t, err = parseTarget(r)
 	}
-	if err == nil && o.HasHost != nil && !o.HasHost(host) {
+	port, served := 443, true
+	if err == nil && o.Port != nil {
+		port, served = o.Port(host)
+	}
+	if !served {
 		err = errNoSite
 	}
 	if err == nil && r.Method == http.MethodConnect {
@@ -40,7 +43,7 @@ func (o RedirectOptions) redirect(w http.ResponseWriter, r *http.Request) {
 		writeError(w, status, text, requestID(nil, false))
 		return
 	}
-	w.Header().Set("Location", "https://"+o.authority(host)+t.String())
+	w.Header().Set("Location", "https://"+authority(host, port)+t.String())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusMovedPermanently)
@@ -50,12 +53,12 @@ func (o RedirectOptions) redirect(w http.ResponseWriter, r *http.Request) {
 }
 
 // authority puts host and port together.
-func (o RedirectOptions) authority(host string) string {
+func authority(host string, port int) string {
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() {
 		host = "[" + host + "]"
 	}
-	if o.Port == 0 || o.Port == 443 {
+	if port == 443 {
 		return host
 	}
-	return host + ":" + strconv.Itoa(o.Port)
+	return host + ":" + strconv.Itoa(port)
 }

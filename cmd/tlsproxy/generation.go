@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,18 +181,20 @@ func (p *program) buildHandlers(g *generation) error {
 		errs = append(errs, g.cfg.At(fmt.Sprintf("listeners[%d]", i), err))
 		g.handlers[listener.Address] = handler
 	}
-	g.redirect = proxy.NewRedirect(proxy.RedirectOptions{Port: g.cfg.HTTP.RedirectPort, HasHost: g.hasHost})
+	g.redirect = proxy.NewRedirect(proxy.RedirectOptions{Port: g.redirectPort})
 	return errors.Join(errs...)
 }
 
-// hasHost reports whether a site of any listener serves a host.
-func (g *generation) hasHost(host string) bool {
-	for _, handler := range g.handlers {
-		if handler.HasHost(host) {
-			return true
+// redirectPort is the port at which a host is served, by default that of the
+// first listener that serves it; false if none does.
+func (g *generation) redirectPort(host string) (port int, served bool) {
+	port = g.cfg.HTTP.RedirectPort
+	for _, listener := range g.cfg.Listeners {
+		if g.handlers[listener.Address].HasHost(host) {
+			port, served = cmp.Or(port, listener.Port()), true
 		}
 	}
-	return false
+	return cmp.Or(port, 443), served
 }
 
 // load opens what -check must not: certificates for use, and listeners.
