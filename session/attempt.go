@@ -125,6 +125,9 @@ func (a *Attempt) lookupShared(id ID, l *limits) (f found, state []byte, result 
 	if result = a.check(&e, l); result != Hit {
 		return found{}, nil, result
 	}
+	if e.auth <= a.r.sealedUntil.Load() { // the same
+		return found{}, nil, StoreError
+	}
 	state = append([]byte(nil), raw...)
 	return found{id: id, entry: e, state: append([]byte(nil), raw...), shared: true}, state, HitShared
 }

@@ -126,7 +126,7 @@ func (s *fakeStore) Publish(ctx context.Context, records []SharedRecord) error {
 	return nil
 }
 
-func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) []int, current func(bool)) error {
+func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) ([]int, error), current func(bool)) error {
 	if err := s.trouble(ctx); err != nil {
 		return err
 	}
@@ -155,13 +155,13 @@ func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) 
 }
 
 // look applies all records if there are others than at version seen.
-func (s *fakeStore) look(seen int, apply func([]SharedRecord, bool) []int) (version int) {
+func (s *fakeStore) look(seen int, apply func([]SharedRecord, bool) ([]int, error)) (version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.version == seen {
 		return seen
 	}
-	gone := apply(slices.Clone(s.records), true)
+	gone, _ := apply(slices.Clone(s.records), true)
 	s.removed += len(gone)
 	for _, i := range slices.Backward(gone) {
 		s.records = slices.Delete(s.records, i, i+1)

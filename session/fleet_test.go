@@ -649,3 +649,70 @@ func TestTooManyRevocationsOfAFleet(t *testing.T) {
 		}
 	})
 }
+
+// While the store holds a revocation that does not open, what it may have ended
+// is not taken from the store, and the log says so once. What was authenticated
+// later is, and what a replica holds itself resumes.
+func TestRevocationThatDoesNotOpen(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		var log strings.Builder
+		a, b, s := fleet(t, Options{Logger: textLogger(&log)})
+		before := client(version, "a.test")
+		a.full(t, before)
+		synctest.Wait()
+		keep(before)
+		time.Sleep(time.Minute)
+		readable := record("site", time.Now())
+		set := func(r SharedRecord) {
+			s.mu.Lock()
+			s.records = []SharedRecord{r}
+			s.version++
+			s.mu.Unlock()
+			time.Sleep(2 * time.Second)
+		}
+		for range 3 {
+			set(SharedRecord{End: readable.End})
+		}
+		b.connect(t, before).want(t, false, StoreError)
+		a.connect(t, before).want(t, true, Hit)
+		time.Sleep(maxSkew)
+		since := client(version, "a.test")
+		a.full(t, since)
+		synctest.Wait()
+		keep(since)
+		b.connect(t, since).want(t, true, HitShared)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || strings.Count(log.String(), "do not open") != 2 {
+			t.Errorf("%d errors in the logs of two replicas:\n%s", n, log.String())
+		}
+
+		set(readable)
+		b.connect(t, before).want(t, false, Revoked)
+		b.connect(t, since).want(t, true, Hit)
+		if n := strings.Count(log.String(), "opens again"); n != 2 {
+			t.Errorf("%d lines of the end:\n%s", n, log.String())
+		}
+	})
+}
+
+// What does not open counts for as long as a session of before may live; a time
+// that no replica would have given it counts as now.
+func TestSealedRevocationsMatterWhileSessionsLive(t *testing.T) {
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		made    time.Duration // ago
+		sealed  int
+		covered time.Duration // what was authenticated so long ago is the last of it
+	}{
+		{0, 1, -maxSkew},
+		{time.Minute, 1, time.Minute - maxSkew},
+		{time.Hour - time.Second, 1, time.Hour - time.Second - maxSkew},
+		{time.Hour + maxSkew, 0, 0},
+		{24 * time.Hour, 0, 0},
+		{-100 * 24 * time.Hour, 1, -2 * maxSkew},
+	} {
+		g := newReading([]SharedRecord{{End: now.Add(recordLife - tt.made)}}, now, time.Hour)
+		if g.sealed != tt.sealed || tt.sealed > 0 && !g.until.Equal(now.Add(-tt.covered)) {
+			t.Errorf("made %v ago: %d, until %v", tt.made, g.sealed, g.until)
+		}
+	}
+}

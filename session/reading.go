@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -16,15 +17,22 @@ type reading struct {
 
 	unknown    Record // of everything, for the records that this build does not know; zero: none
 	unknownErr error
+
+	sealed int       // records that do not open and may still end a session
+	until  time.Time // what was authenticated later is not theirs
 }
 
-// newReading parses records of the store at now.
-func newReading(held []SharedRecord, now time.Time) *reading {
+// newReading parses records of the store at now, where sessions live for lifetime.
+func newReading(held []SharedRecord, now time.Time, lifetime time.Duration) *reading {
 	g := &reading{
 		latest: make(map[Subject]time.Time, len(held)), newest: make(map[Subject]int, len(held)),
 		limit: now.Add(maxSkew),
 	}
 	for i, h := range held {
+		if h.Record == nil {
+			g.noteSealed(h.End, now, lifetime)
+			continue
+		}
 		var rec Record
 		err := json.Unmarshal(h.Record, &rec)
 		if err == nil {
@@ -50,6 +58,23 @@ func (g *reading) noteUnknown(at, end, now time.Time, err error) {
 	}
 	if at.After(g.unknown.At) {
 		g.unknown, g.unknownErr = Record{Subject: Subject{Kind: KindAll}, At: at, Local: true}, err
+	}
+}
+
+// noteSealed counts a record that does not open. When it ends tells when it was
+// made; a session that was authenticated up to then may fall under it.
+func (g *reading) noteSealed(end, now time.Time, lifetime time.Duration) {
+	at := end.Add(-recordLife)
+	if at.After(g.limit) {
+		at = g.limit
+	}
+	at = at.Add(maxSkew)
+	if now.Sub(at) >= lifetime {
+		return
+	}
+	g.sealed++
+	if at.After(g.until) {
+		g.until = at
 	}
 }
 
@@ -93,9 +118,10 @@ func (g *reading) superseded() (indices []int) {
 // applyShared puts records of the store in force, all that it holds or new ones
 // alone, and returns the indices of those that others of them stand for. What
 // should be in the store but is not among all of its records is shared again.
-func (r *Resumer) applyShared(held []SharedRecord, all bool) (superseded []int) {
+// An error says that there are records that are not understood here.
+func (r *Resumer) applyShared(held []SharedRecord, all bool) (superseded []int, err error) {
 	now := r.now()
-	g := newReading(held, now)
+	g := newReading(held, now, r.limits.Load().lifetime)
 	changed := r.enforce(g.records...)
 	if g.unknownErr != nil && r.enforce(g.unknown) {
 		changed = true
@@ -105,11 +131,31 @@ func (r *Resumer) applyShared(held []SharedRecord, all bool) (superseded []int) 
 		r.logSave(r.saveRevocations())
 	}
 	if !all {
-		return nil
+		return nil, nil
 	}
 	if lost := r.revoked.unshare(now, g.holds); lost > 0 {
 		r.log.Warn("revocations are gone from the store, sharing them again", "revocations", lost)
 		r.wakeSharing()
 	}
-	return g.superseded()
+	return g.superseded(), r.noteSealed(g)
+}
+
+// noteSealed keeps sessions of the store from being used that records which do
+// not open may have ended. There is one line in the log for each change.
+func (r *Resumer) noteSealed(g *reading) error {
+	before := r.sealed
+	r.sealed = g.sealed
+	if g.sealed == 0 {
+		r.sealedUntil.Store(0)
+		if before > 0 {
+			r.log.Info("every revocation in the store opens again")
+		}
+		return nil
+	}
+	r.sealedUntil.Store(g.until.UnixNano())
+	err := fmt.Errorf("%d revocations in the store do not open: damaged, or sealed with a key that the key file lacks", g.sealed)
+	if g.sealed > before {
+		r.log.Error("revocations in the store do not open: sessions of before are not taken from it", "revocations", g.sealed, "before", g.until)
+	}
+	return err
 }

@@ -46,6 +46,8 @@ type Resumer struct {
 	queue        *queue
 	unshared     chan struct{} // wakes Run: there are revocations to share
 	current      atomic.Bool   // every revocation in the store is known here
+	sealed       int           // but for so many that do not open, and
+	sealedUntil  atomic.Int64  // may end what was authenticated up to then
 
 	counters
 }

@@ -22,7 +22,8 @@ type Change = struct {
 
 // SharedRecord is one revocation record of a [Store]: what it was given, which
 // is no secret but must not be altered, and until when it is kept. A record that
-// was just announced may come without an End.
+// is held but does not open comes as nil, one that was just announced may come
+// without an End.
 type SharedRecord = struct {
 	Record []byte
 	End    time.Time
@@ -55,11 +56,13 @@ type Store interface {
 	Publish(ctx context.Context, records []SharedRecord) error
 
 	// Watch calls apply, from one goroutine, with all records that are held
-	// (all is true), again soon after they changed in any way, and with new
-	// ones, until ctx ends. Records may come more than once; all of them come
-	// in an order that is the same for every replica. It removes those whose
-	// indices apply returns. It calls current with true once all that is held
-	// was applied, and with false when records may have been missed: meanwhile
-	// no session of the store is resumed. It returns only when ctx has ended.
-	Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int), current func(bool)) error
+	// (all is true), again soon after they or what opens them changed in any
+	// way, and with new ones, until ctx ends. Records may come more than once;
+	// all of them come in an order that is the same for every replica. It
+	// removes those whose indices apply returns; an error of apply, for its
+	// own status, says what is not known of them. It calls current with true
+	// once all that is held was applied, and with false when records may have
+	// been missed: meanwhile no session of the store is resumed. It returns
+	// only when ctx has ended.
+	Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), current func(bool)) error
 }

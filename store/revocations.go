@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,10 +27,13 @@ const (
 	readEvery = time.Minute
 	// removeAtOnce bounds what the server removes in one go.
 	removeAtOnce = 500
+	// farAway bounds the ends that a server may tell, in milliseconds.
+	farAway = 1 << 48
 )
 
 // SharedRecord is one record of [Sessions.Publish] and [Sessions.Watch], and
-// until when it is kept; in an announcement End is zero.
+// until when it is kept. A nil Record is one that does not open; in an
+// announcement End is zero.
 type SharedRecord = struct {
 	Record []byte
 	End    time.Time
@@ -78,13 +82,13 @@ func (c *Sessions) Publish(ctx context.Context, records []SharedRecord) error {
 // a server that lost its last writes would count to the same numbers again.
 func newVersion() string { return strconv.FormatInt(rand.Int64N(1<<62), 10) }
 
-// Watch calls apply with all records that are held, again soon after they
-// changed in any way, and with each new one, until ctx ends; records may come
-// more than once. It removes those that apply says others stand for. It calls
-// current with true once all that is held was applied, and with false when it
+// Watch calls apply with all records that are held, again soon after they or
+// the keys changed, and with each new one, until ctx ends; records may come
+// more than once. It removes those that apply says others stand for, and keeps
+// apply's error for the Status. It calls current with true once all that is held was applied, and with false when it
 // cannot look. In a cluster it does not: while the one master that has the
 // records is down nobody can add any, and the others' sessions go on.
-func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int), current func(bool)) error {
+func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), current func(bool)) error {
 	sub := c.s.client.Subscribe(ctx, c.recordChannel())
 	defer sub.Close()
 	announced := sub.Channel()
@@ -94,10 +98,13 @@ func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord,
 	for {
 		switch err := w.sync(ctx); {
 		case err == nil:
-			c.s.synced.Store(time.Now().UnixNano())
+			c.s.revocations.looked(w.problem)
 			current(true)
 		case c.s.o.Mode != Cluster:
+			c.s.revocations.looked(err)
 			current(false)
+		default:
+			c.s.revocations.looked(err)
 		}
 		for looked := false; !looked; {
 			select {
@@ -119,17 +126,20 @@ func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord,
 // recordWatch is what a Watch has read.
 type recordWatch struct {
 	c       *Sessions
-	apply   func([]SharedRecord, bool) []int
+	apply   func([]SharedRecord, bool) ([]int, error)
+	ring    *Keyring // that opened what was read
 	version string
+	problem error     // what apply said of it
 	read    time.Time // zero: not, or something happened since
 }
 
 // hear applies what was announced, first and all that waits behind it together.
 func (w *recordWatch) hear(first *redis.Message, more <-chan *redis.Message) {
-	w.read = time.Time{} // the server may still lose it
+	w.read = time.Time{} // the server may still lose it, and what does not open is looked at as a whole
+	ring := w.c.s.keys.ring.Load()
 	var heard []SharedRecord
 	for m := first; m != nil; {
-		if record, ok := w.c.open(m.Payload); ok {
+		if record := w.c.open(ring, m.Payload); record != nil {
 			heard = append(heard, SharedRecord{Record: record})
 		}
 		select {
@@ -152,15 +162,16 @@ func (w *recordWatch) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if version == w.version && time.Since(w.read) < readEvery {
+	ring := w.c.s.keys.ring.Load()
+	if version == w.version && ring == w.ring && time.Since(w.read) < readEvery {
 		return nil
 	}
 	start := time.Now()
-	if err := w.readAll(ctx); err != nil {
+	if err := w.readAll(ctx, ring); err != nil {
 		w.read = time.Time{}
 		return err
 	}
-	w.version, w.read = version, start
+	w.version, w.ring, w.read = version, ring, start
 	return nil
 }
 
@@ -177,23 +188,21 @@ func (c *Sessions) version(ctx context.Context) (string, error) {
 
 // readAll applies all records that are held, those that end first before the
 // others, and removes what is superseded.
-func (w *recordWatch) readAll(ctx context.Context) error {
+func (w *recordWatch) readAll(ctx context.Context, ring *Keyring) error {
 	members, err := w.c.members(ctx)
 	if err != nil {
 		return err
 	}
-	var held []SharedRecord
-	var sealed []any
-	for _, m := range members {
-		member, _ := m.Member.(string)
-		if record, ok := w.c.open(member); ok {
-			held = append(held, SharedRecord{Record: record, End: time.UnixMilli(int64(min(m.Score, 1<<53)))})
-			sealed = append(sealed, member)
-		}
+	held := make([]SharedRecord, len(members))
+	for i, m := range members {
+		sealed, _ := m.Member.(string)
+		held[i] = SharedRecord{Record: w.c.open(ring, sealed), End: time.UnixMilli(int64(min(m.Score, farAway)))}
 	}
-	var gone []any
-	for _, i := range w.apply(held, true) {
-		gone = append(gone, sealed[i])
+	superseded, problem := w.apply(held, true)
+	w.problem = problem
+	gone := make([]any, len(superseded))
+	for i, j := range superseded {
+		gone[i] = members[j].Member
 	}
 	for some := range slices.Chunk(gone, removeAtOnce) {
 		if err := w.c.remove(ctx, some); err != nil {
@@ -218,12 +227,35 @@ func (c *Sessions) remove(ctx context.Context, members []any) error {
 	})
 }
 
-// open opens a record. One that does not open was not made by a replica.
-func (c *Sessions) open(sealed string) ([]byte, bool) {
-	record, err := c.s.keys.ring.Load().open(recordPurpose, []byte(recordID), []byte(sealed))
+// open opens a record, to nil if it does not: a replica may hold other keys.
+func (c *Sessions) open(ring *Keyring, sealed string) []byte {
+	record, err := ring.open(recordPurpose, []byte(recordID), []byte(sealed))
 	if err != nil {
 		c.s.corrupt.Add(1)
-		return nil, false
+		return nil
 	}
-	return record, true
+	return append([]byte{}, record...) // an empty one is one
+}
+
+// revocationStatus is what is known of the revocations in the store.
+type revocationStatus struct {
+	mu     sync.Mutex
+	synced time.Time // when they were last known to be complete
+	err    error     // why they are not
+}
+
+// looked notes a look at them.
+func (s *revocationStatus) looked(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	if err == nil {
+		s.synced = time.Now()
+	}
+}
+
+func (s *revocationStatus) get() (synced time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced, s.err
 }

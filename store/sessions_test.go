@@ -415,16 +415,19 @@ func TestSupersededRecordsAreRemoved(t *testing.T) {
 		}
 	}
 	raw.ZAdd(t.Context(), c.recordSet(), redisZ("another's", time.Now().Add(time.Minute)))
-	w := recordWatch{c: c, apply: func(held []SharedRecord, all bool) (gone []int) {
-		for i, h := range held {
+	w := recordWatch{c: c, apply: func(held []SharedRecord, all bool) (gone []int, _ error) {
+		if held[0].Record != nil {
+			t.Error("what does not open did not come as such")
+		}
+		for i, h := range held[1:] {
 			if want := fmt.Sprint(i); string(h.Record) != want {
 				t.Fatalf("record %d is %q", i, h.Record)
 			}
 			if i != 7 {
-				gone = append(gone, i)
+				gone = append(gone, i+1)
 			}
 		}
-		return gone
+		return gone, nil
 	}}
 	if err := w.sync(t.Context()); err != nil {
 		t.Fatal(err)
@@ -467,10 +470,15 @@ type records struct {
 	ends     []time.Time // of the last reading
 }
 
-func (r *records) apply(held []SharedRecord, all bool) []int {
+func (r *records) apply(held []SharedRecord, all bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var err error
 	for _, h := range held {
+		if h.Record == nil {
+			err = errSealed
+			continue
+		}
 		r.seen = append(r.seen, bytes.Clone(h.Record))
 	}
 	if all {
@@ -480,7 +488,7 @@ func (r *records) apply(held []SharedRecord, all bool) []int {
 			r.ends = append(r.ends, h.End)
 		}
 	}
-	return nil
+	return nil, err
 }
 
 func (r *records) has(s string) bool {

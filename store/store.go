@@ -25,9 +25,9 @@ type Store struct {
 	mu      sync.Mutex
 	servers map[string]*server // by address; one without an address stands for the whole
 
-	resealing chan struct{} // there is another active key
-	synced    atomic.Int64  // Unix nanoseconds of the last look at the revocations
-	published atomic.Bool   // a revocation, since that look
+	resealing   chan struct{} // there is another active key
+	revocations revocationStatus
+	published   atomic.Bool // a revocation, since they were looked at
 	counters
 }
 
@@ -208,6 +208,8 @@ type Status struct {
 	// RevocationsSynced is when other replicas' revocations were last known
 	// to be complete. Zero: not yet.
 	RevocationsSynced time.Time `json:"revocations_synced,omitzero"`
+	// RevocationsError is why they are not known to be complete now.
+	RevocationsError string `json:"revocations_error,omitempty"`
 	Stats
 }
 
@@ -220,8 +222,9 @@ func (s *Store) Status() Status {
 	if err := s.keys.problem(); err != nil {
 		st.KeyFileError = err.Error()
 	}
-	if ns := s.synced.Load(); ns != 0 {
-		st.RevocationsSynced = time.Unix(0, ns).UTC()
+	synced, err := s.revocations.get()
+	if st.RevocationsSynced = synced.Round(0).UTC(); err != nil {
+		st.RevocationsError = err.Error()
 	}
 	for _, srv := range s.allServers() {
 		st.Servers = append(st.Servers, srv.status())

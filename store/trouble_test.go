@@ -309,6 +309,50 @@ func TestLostRevocationIsSharedAgain(t *testing.T) {
 	}
 }
 
+// A revocation under a key that a replica lacks ends what it covers there as
+// well: at first since nothing of before is taken from the store, and once the
+// replica has the key as a revocation like any other.
+func TestRevocationUnderAKeyThatIsNotHeld(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	lines := newKeys(2)
+	ahead, behind := writeKeys(t, "", lines[0]), writeKeys(t, "", lines[0])
+	unlimited := session.Options{Limits: session.Limits{ReuseWindow: session.Unlimited}}
+	a := newReplica(t, Options{Addresses: []string{r.addr}, KeyFile: ahead}, unlimited)
+	b := newReplica(t, Options{Addresses: []string{r.addr}, KeyFile: behind}, unlimited)
+	client := a.shares(t, b, tls.VersionTLS12)
+	a.flushed(t)
+	writeKeys(t, ahead, lines[1], lines[0]) // promoted without having been distributed
+	if err := a.store.ReloadKeys(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Revoke(t.Context(), session.Subject{Kind: session.KindAll}); err != nil {
+		t.Fatal(err)
+	}
+	testtool.Eventually(t, "b says that it cannot read it", func() bool {
+		return strings.Contains(b.store.Status().RevocationsError, "do not open")
+	})
+	synced := b.store.Status().RevocationsSynced
+	b.Clear()
+	if resumed, result := b.connect(t, client); resumed || result != session.StoreError {
+		t.Errorf("resumed %v, %q", resumed, result)
+	}
+	if got := b.store.Status().RevocationsSynced; !got.Equal(synced) {
+		t.Error("the revocations are taken for complete")
+	}
+	writeKeys(t, behind, lines[0], lines[1])
+	if err := b.store.ReloadKeys(); err != nil {
+		t.Fatal(err)
+	}
+	testtool.Eventually(t, "b has read it", func() bool { return b.store.Status().RevocationsError == "" })
+	if resumed, result := b.connect(t, client); resumed || result != session.Revoked {
+		t.Errorf("with the key: resumed %v, %q", resumed, result)
+	}
+	if n := b.Stats().Revocations; n != 1 {
+		t.Errorf("%d revocations are in force", n)
+	}
+}
+
 // With single use on two replicas, after one completed resumption the handle
 // resumes nowhere.
 func TestSingleUseOnTwoReplicas(t *testing.T) {
