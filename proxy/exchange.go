@@ -37,7 +37,8 @@ type exchange struct {
 	wrote    bool          // the final response has begun
 	done     bool          // nothing cut the handler short
 	leave    bool          // the client should come back on another connection
-	deadline time.Time     // of writes
+	deadline time.Time     // of writes over HTTP/1
+	stream   streamWrite   // bounds writes over HTTP/2
 }
 
 type exchangeKey struct{}
@@ -60,6 +61,9 @@ func (ex *exchange) Value(key any) any {
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{Context: r.Context(), handler: h, rw: w, request: r}
 	ex.record.Start = time.Now()
+	if r.ProtoMajor == 2 {
+		ex.stream.rw, ex.stream.timeout = w, h.opts.StreamWriteTimeout
+	}
 	ex.conn = h.connOf(r)
 	ex.origin = h.trust.originOf(r, ex.conn)
 	ex.record.RequestID = requestID(r.Header, ex.origin.trusted)
@@ -145,9 +149,20 @@ func (ex *exchange) Write(p []byte) (int, error) {
 		ex.WriteHeader(http.StatusOK)
 	}
 	ex.extendWrite()
+	ex.stream.begin(len(p), false)
 	n, err := ex.rw.Write(p)
+	ex.stream.end(false)
 	ex.record.BytesOut += int64(n)
 	return n, err
+}
+
+// FlushError sends what was written, for [http.ResponseController].
+func (ex *exchange) FlushError() error {
+	ex.extendWrite()
+	ex.stream.begin(0, true)
+	err := http.NewResponseController(ex.rw).Flush()
+	ex.stream.end(err == nil)
+	return err
 }
 
 // Unwrap gives [http.ResponseController] the rest of the methods.
@@ -195,7 +210,7 @@ func (ex *exchange) fail(err error) {
 
 // finish completes the record, however the handler ended.
 func (ex *exchange) finish() {
-	if !ex.done {
+	if !ex.done || ex.stream.late() {
 		ex.record.Aborted = true
 		ex.record.Err = cmp.Or(ex.record.Err, ex.cause())
 	}
@@ -205,6 +220,7 @@ func (ex *exchange) finish() {
 	} else {
 		ex.deadline = time.Time{}
 		ex.extendWrite() // for what the server flushes after the handler
+		ex.stream.finish()
 	}
 	ex.fillRecord()
 	ex.log()
@@ -217,6 +233,9 @@ var errCut = errors.New("the response of the backend was cut short")
 
 // cause says why a response was cut short.
 func (ex *exchange) cause() error {
+	if ex.stream.late() {
+		return errStalled
+	}
 	if err := ex.Context.Err(); err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ func New(opts Options) (*Handler, error) {
 	opts.UpgradeIdleTimeout = cmp.Or(opts.UpgradeIdleTimeout, 10*time.Minute)
 	opts.ReadTimeout = cmp.Or(opts.ReadTimeout, time.Minute)
 	opts.WriteTimeout = cmp.Or(opts.WriteTimeout, time.Minute)
+	opts.StreamWriteTimeout = cmp.Or(opts.StreamWriteTimeout, time.Minute)
 	opts.Upgrades = cmp.Or(opts.Upgrades, new(Upgrades))
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	h := &Handler{

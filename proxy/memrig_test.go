@@ -41,7 +41,9 @@ func serveMem(t *testing.T, h http.Handler) *memRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: h}
+	srv := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -155,9 +155,13 @@ type Options struct {
 	// gRPC, where a client may stay silent for as long as it likes.
 	ReadTimeout time.Duration
 	// WriteTimeout bounds each write to an HTTP/1 client, never the response; zero
-	// means 1 minute, negative no bound. Over HTTP/2 it is the server's to bound
-	// ([http.HTTP2Config].WriteByteTimeout).
+	// means 1 minute, negative no bound.
 	WriteTimeout time.Duration
+	// StreamWriteTimeout bounds each write to an HTTP/2 client, whose stream is reset
+	// when it does not open its window; zero means 1 minute, negative no bound. What
+	// the socket does not take is the server's to bound
+	// ([http.HTTP2Config].WriteByteTimeout).
+	StreamWriteTimeout time.Duration
 	// LastAnswers makes every answer the last of its connection, by Connection: close
 	// or GOAWAY; an upgraded connection goes on.
 	LastAnswers bool

@@ -46,7 +46,8 @@ func (p *program) handlerOptions(g *generation, sites []proxy.Site, trusted []ne
 		UpgradeIdleTimeout: g.cfg.Timeouts.Upgraded,
 		MaxBodyBytes:       int64(g.cfg.Limits.Body),
 		ReadTimeout:        g.cfg.Timeouts.Read,
-		WriteTimeout:       -1, // front bounds each write
+		WriteTimeout:       -1, // front bounds each write to the socket
+		StreamWriteTimeout: g.cfg.Timeouts.Write,
 		IdentityHeaders:    identityHeaders(g.cfg),
 		Logger:             p.log,
 	}
