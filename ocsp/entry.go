@@ -27,9 +27,11 @@ type entry struct {
 	mu       sync.Mutex // guards what follows
 	released bool
 	held     *Response // the good one, while it lasts
-	revoked  *Response
-	told     bool // OnRevoked was called
-	given    bool // the other replicas were told of the revocation
+	revoked  *Response // a hold: while it lasts
+	good     time.Time // thisUpdate of the newest good one taken: no older hold counts
+	hold     time.Time // thisUpdate of the newest hold taken: nothing older counts
+	told     bool      // OnRevoked was called
+	given    bool      // the other replicas were told of the revocation
 	next     time.Time
 	failures int
 	looks    int // in a row, at the shared store while another replica fetches
@@ -65,19 +67,53 @@ func (e *entry) due() time.Time {
 	return e.next
 }
 
-// newest returns the good response held, nil if there is none.
-func (e *entry) newest() *Response {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// current returns what counts until its end, the good response or the hold;
+// nil if there is neither.
+// e.mu is held.
+func (e *entry) current() *Response {
+	if e.held == nil && e.revoked.onHold() {
+		return e.revoked
+	}
 	return e.held
 }
 
-// beaten reports whether a good response must not be used because a
-// revocation is known. Only a certificateHold can be lifted, by a good answer
-// that is newer. e.mu is held.
-func (e *entry) beaten(good *Response) bool {
-	r := e.revoked
-	return r != nil && (!r.onHold() || !good.ThisUpdate.After(r.ThisUpdate))
+// beaten reports whether something known keeps r from counting. A revocation is
+// beaten by nothing and beats everything; of a good response and a hold, which
+// may be taken back, the newer one counts, and the hold if neither is. That the
+// newer one has ended makes the older one no truer. e.mu is held.
+func (e *entry) beaten(r *Response) bool {
+	switch {
+	case r.final():
+		return false
+	case e.revoked.final():
+		return true
+	case r.onHold():
+		return r.ThisUpdate.Before(e.good) || r.ThisUpdate.Before(e.hold)
+	}
+	return !e.hold.IsZero() && !r.ThisUpdate.After(e.hold)
+}
+
+// weigh reports why an answer does not count beside what is known.
+func (e *entry) weigh(r *Response) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.current(); c != nil && !r.final() && r.ThisUpdate.Before(c.ThisUpdate) {
+		return refuse(ReasonOlder, "thisUpdate %s, held is one of %s", stamp(r.ThisUpdate), stamp(c.ThisUpdate))
+	}
+	if r.Status != Unknown && e.beaten(r) {
+		return refuse(ReasonOlder, "thisUpdate %s: something newer was known", stamp(r.ThisUpdate))
+	}
+	return nil
+}
+
+// end returns when what counts ends, zero if it does not.
+func (e *entry) end() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.current(); c != nil {
+		return c.End
+	}
+	return time.Time{}
 }
 
 // accept takes over a verified response that was received at the given time
@@ -112,6 +148,7 @@ func (s *Stapler) acceptGood(e *entry, r *Response, received time.Time) bool {
 		s.log.Warn("the hold on a certificate was lifted", "certificate", e.name())
 	}
 	unchanged := e.held != nil && string(e.held.Raw) == string(r.Raw) && !r.NextUpdate.IsZero()
+	e.good = latest(e.good, r.ThisUpdate)
 	if !unchanged {
 		r = withEnd(r, end)
 		e.held = r
@@ -135,23 +172,24 @@ func withEnd(r *Response, end time.Time) *Response {
 	return &c
 }
 
-// acceptRevoked ends stapling at once. For good, unless it is a hold.
+// acceptRevoked ends stapling at once: for good, or while a hold lasts.
 func (s *Stapler) acceptRevoked(e *entry, r *Response) bool {
 	now := s.opts.Now()
 	e.mu.Lock()
-	if e.released {
+	if e.released || e.beaten(r) || r.onHold() && !now.Before(r.End) {
 		e.mu.Unlock()
 		return false
 	}
 	s.cache.Delete(e.key)
 	first := e.revoked == nil
-	if e.revoked == nil || e.revoked.onHold() {
+	if first || e.revoked.onHold() {
 		e.revoked = r
 	}
 	e.held = nil
 	e.next = time.Time{}
 	if e.revoked.onHold() {
-		e.next = now.Add(afterSuccess(e.revoked.End.Sub(now), s.random()))
+		e.hold = r.ThisUpdate
+		e.next = now.Add(afterSuccess(r.End.Sub(now), s.random()))
 	}
 	e.settle()
 	e.mu.Unlock()

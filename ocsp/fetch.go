@@ -62,9 +62,9 @@ func retryHint(err error) time.Time {
 }
 
 // fetch asks the responders of t in order until one says good or revoked. An
-// answer older than held, which may be nil, does not count. If ctx is done,
-// its error is returned.
-func (f *fetcher) fetch(ctx context.Context, t *target, held *Response) (*Response, error) {
+// answer that weigh, which may be nil, has an error for does not count. If ctx
+// is done, its error is returned.
+func (f *fetcher) fetch(ctx context.Context, t *target, weigh func(*Response) error) (*Response, error) {
 	urls := t.urls
 	if t.local != nil {
 		urls = []string{localURL}
@@ -72,7 +72,7 @@ func (f *fetcher) fetch(ctx context.Context, t *target, held *Response) (*Respon
 	var unknown *Response
 	var failures []error
 	for _, u := range urls {
-		r, err := f.ask(ctx, t, u, held)
+		r, err := f.ask(ctx, t, u, weigh)
 		switch {
 		case err != nil && stopped(ctx):
 			return nil, ctx.Err()
@@ -98,9 +98,9 @@ func (f *fetcher) fetch(ctx context.Context, t *target, held *Response) (*Respon
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // ask asks one responder, under its bounds.
-func (f *fetcher) ask(ctx context.Context, t *target, u string, held *Response) (*Response, error) {
+func (f *fetcher) ask(ctx context.Context, t *target, u string, weigh func(*Response) error) (*Response, error) {
 	if t.local != nil {
-		return f.exchange(ctx, http.MethodPost, t, u, held)
+		return f.exchange(ctx, http.MethodPost, t, u, weigh)
 	}
 	responder := f.responders.get(u)
 	if retry, err := responder.acquire(ctx, f.now); err != nil {
@@ -109,7 +109,7 @@ func (f *fetcher) ask(ctx context.Context, t *target, u string, held *Response) 
 		}
 		return nil, &fetchError{err: err, retry: retry}
 	}
-	r, err := f.getOrPost(ctx, responder, t, u, held)
+	r, err := f.getOrPost(ctx, responder, t, u, weigh)
 	if err != nil && stopped(ctx) {
 		responder.abandon()
 		return nil, err
@@ -122,15 +122,15 @@ func (f *fetcher) ask(ctx context.Context, t *target, u string, held *Response) 
 
 // getOrPost asks by GET if the request fits, and once more by POST if that did
 // not work and might. A responder that needs POST is remembered.
-func (f *fetcher) getOrPost(ctx context.Context, p *responder, t *target, u string, held *Response) (*Response, error) {
+func (f *fetcher) getOrPost(ctx context.Context, p *responder, t *target, u string, weigh func(*Response) error) (*Response, error) {
 	if p.post.Load() || getURL(u, t.request) == "" {
-		return f.exchange(ctx, http.MethodPost, t, u, held)
+		return f.exchange(ctx, http.MethodPost, t, u, weigh)
 	}
-	r, err := f.exchange(ctx, http.MethodGet, t, u, held)
+	r, err := f.exchange(ctx, http.MethodGet, t, u, weigh)
 	if err == nil || !postMayHelp(err) || ctx.Err() != nil {
 		return r, err
 	}
-	r, postErr := f.exchange(ctx, http.MethodPost, t, u, held)
+	r, postErr := f.exchange(ctx, http.MethodPost, t, u, weigh)
 	if postErr == nil || !isAnswer(err) && isAnswer(postErr) {
 		p.post.Store(true)
 		return r, postErr
@@ -176,10 +176,13 @@ func isDown(err error) bool {
 
 // exchange sends one request and verifies the answer. Its result is counted
 // unless ctx is done.
-func (f *fetcher) exchange(ctx context.Context, method string, t *target, u string, held *Response) (*Response, error) {
+func (f *fetcher) exchange(ctx context.Context, method string, t *target, u string, weigh func(*Response) error) (*Response, error) {
 	r, err := f.roundTrip(ctx, method, t, u)
 	if err == nil {
-		err = f.usable(r, held)
+		err = f.usable(r)
+	}
+	if err == nil && weigh != nil {
+		err = weigh(r)
 	}
 	if err != nil && stopped(ctx) {
 		return nil, ctx.Err()
@@ -192,16 +195,11 @@ func (f *fetcher) exchange(ctx context.Context, method string, t *target, u stri
 	return r, nil
 }
 
-// usable reports why a verified response is of no use. A revocation always is.
-func (f *fetcher) usable(r, held *Response) error {
-	if r.Status == Revoked {
-		return nil
-	}
-	if r.Status == Good && !f.now().Before(r.End) {
+// usable reports why a verified response is of no use. A revocation for good
+// always is of use.
+func (f *fetcher) usable(r *Response) error {
+	if !r.final() && r.Status != Unknown && !f.now().Before(r.End) {
 		return refuse(ReasonExpired, "nextUpdate is %s: too near to be relied on", stamp(r.NextUpdate))
-	}
-	if held != nil && r.ThisUpdate.Before(held.ThisUpdate) {
-		return refuse(ReasonOlder, "thisUpdate %s, held is one of %s", stamp(r.ThisUpdate), stamp(held.ThisUpdate))
 	}
 	return nil
 }

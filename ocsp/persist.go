@@ -50,6 +50,7 @@ func (d *disk) load(s *Stapler, e *entry) {
 	if d.dir == "" {
 		return
 	}
+	var kept receipts
 	for _, suffix := range []string{revokedSuffix, goodSuffix} {
 		r, received, err := d.read(e, suffix, s.opts.Now())
 		switch {
@@ -57,8 +58,11 @@ func (d *disk) load(s *Stapler, e *entry) {
 		case err != nil:
 			s.log.Warn("stored ocsp response is not used", "certificate", e.name(), "file", d.path(e, suffix), "err", err)
 		default:
-			s.accept(e, r, received)
+			kept = append(kept, receipt{r, received})
 		}
+	}
+	for _, k := range kept.sorted() {
+		s.accept(e, k.response, k.received)
 	}
 }
 

@@ -138,8 +138,8 @@ func (s *Stapler) step(ctx context.Context, e *entry) time.Duration {
 	if next := e.due(); !next.IsZero() {
 		sleep = min(sleep, next.Sub(now))
 	}
-	if held := e.newest(); held != nil {
-		sleep = min(sleep, held.End.Sub(now))
+	if end := e.end(); !end.IsZero() {
+		sleep = min(sleep, end.Sub(now))
 	}
 	return max(sleep, 0)
 }
@@ -156,12 +156,18 @@ func (s *Stapler) tell(e *entry) {
 	}
 }
 
-// dropExpired forgets a response whose end has come. It was not served any
-// more; now it is not counted either.
+// dropExpired forgets a response whose end has come. It did not count any more;
+// now it takes up no room either.
 func (s *Stapler) dropExpired(e *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.held == nil || s.opts.Now().Before(e.held.End) {
+	now := s.opts.Now()
+	if r := e.revoked; r.onHold() && !now.Before(r.End) {
+		e.revoked = nil
+		s.disk.remove(e, revokedSuffix)
+		s.log.Warn("the hold on a certificate has ended without a newer response", "certificate", e.name(), "err", e.lastError)
+	}
+	if e.held == nil || now.Before(e.held.End) {
 		return
 	}
 	e.held = nil
@@ -187,7 +193,7 @@ func (s *Stapler) refresh(ctx context.Context, e *entry) {
 		e.looks++
 		return
 	}
-	r, err := s.fetcher.fetch(ctx, e.target, e.newest())
+	r, err := s.fetcher.fetch(ctx, e.target, e.weigh)
 	if err != nil && stopped(ctx) {
 		return
 	}
@@ -197,9 +203,6 @@ func (s *Stapler) refresh(ctx context.Context, e *entry) {
 		s.disk.save(e)
 		s.shared.give(ctx, e, r, now)
 		return
-	}
-	if err == nil && r.Status == Good {
-		err = refuse(ReasonOlder, "a revocation is known") // only a good one can fail to be accepted, and only then
 	}
 	s.planRetry(e, err, now)
 }

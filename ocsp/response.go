@@ -56,9 +56,14 @@ type Response struct {
 	End time.Time
 }
 
-// onHold reports whether the revocation may be taken back (certificateHold).
+// final reports whether r is a revocation that cannot be taken back. A nil r is
+// none, nor a hold.
+func (r *Response) final() bool { return r != nil && r.Status == Revoked && !r.onHold() }
+
+// onHold reports whether r is a revocation that may be taken back
+// (certificateHold).
 func (r *Response) onHold() bool {
-	return r.Status == Revoked && r.RevocationReason == reasonCertificateHold
+	return r != nil && r.Status == Revoked && r.RevocationReason == reasonCertificateHold
 }
 
 const reasonCertificateHold = 6

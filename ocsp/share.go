@@ -17,9 +17,10 @@ const (
 	stampSize      = 8
 )
 
-// shared gives responses to other replicas, and takes over theirs. Good and
-// revoked lie at different keys, so that a good one cannot replace a
-// revocation however the replicas race. A value is the time of receipt (Unix
+// shared gives responses to other replicas, and takes over theirs. What may
+// change lies at one key, be it good or a hold, so that the newer one takes the
+// place of the other; a revocation lies at another, so that nothing can replace
+// it however the replicas race. A value is the time of receipt (Unix
 // seconds, big endian) and the response.
 type shared struct {
 	store Store // nil: there are no others
@@ -36,7 +37,7 @@ func sharedKey(purpose string, key [32]byte) [32]byte {
 }
 
 const (
-	purposeGood    = "good"
+	purposeCurrent = "good"
 	purposeRevoked = "revoked"
 	purposeClaim   = "claim"
 )
@@ -46,9 +47,15 @@ func (h *shared) look(ctx context.Context, s *Stapler, e *entry) bool {
 	if h.store == nil || e.target.local != nil || e.isRevoked() {
 		return false
 	}
-	for _, purpose := range []string{purposeRevoked, purposeGood} {
-		r, received := h.get(ctx, e, purpose)
-		if r == nil || !e.isNews(r) || !s.accept(e, r, received) {
+	var kept receipts
+	for _, purpose := range []string{purposeRevoked, purposeCurrent} {
+		if r, received := h.get(ctx, e, purpose); r != nil {
+			kept = append(kept, receipt{r, received})
+		}
+	}
+	for _, k := range kept.sorted() {
+		r := k.response
+		if !e.isNews(r) || !s.accept(e, r, k.received) {
 			continue
 		}
 		h.hits.Add(1)
@@ -65,7 +72,7 @@ func (h *shared) look(ctx context.Context, s *Stapler, e *entry) bool {
 func (e *entry) isRevoked() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.revoked != nil && !e.revoked.onHold()
+	return e.revoked.final()
 }
 
 // isNews reports whether r adds to what is known.
@@ -73,7 +80,7 @@ func (e *entry) isNews(r *Response) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r.Status == Revoked {
-		return e.revoked == nil && (!r.onHold() || e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate))
+		return e.revoked == nil || e.revoked.onHold() && (!r.onHold() || r.ThisUpdate.After(e.revoked.ThisUpdate))
 	}
 	return e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate)
 }
@@ -87,7 +94,7 @@ func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, 
 	}
 	now := h.now()
 	r, err := Verify(value[stampSize:], e.target.leaf, e.target.issuer, now)
-	if err != nil || (r.Status == Revoked) != (purpose == purposeRevoked) {
+	if err != nil || purpose == purposeRevoked && r.Status != Revoked {
 		h.log.Debug("shared ocsp response is not used", "certificate", e.name(), "err", err)
 		return nil, time.Time{}
 	}
@@ -112,12 +119,9 @@ func (h *shared) give(ctx context.Context, e *entry, r *Response, received time.
 	if h.store == nil || e.target.local != nil {
 		return
 	}
-	purpose, until := purposeGood, r.End
-	if r.Status == Revoked {
+	purpose, until := purposeCurrent, r.End
+	if r.final() {
 		purpose, until = purposeRevoked, received.Add(revokedForever)
-		if r.onHold() {
-			until = r.End
-		}
 	}
 	value := binary.BigEndian.AppendUint64(nil, uint64(received.Unix()))
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -137,7 +141,7 @@ func (h *shared) warn(ctx context.Context, e *entry) {
 	e.mu.Lock()
 	r, given := e.revoked, e.given
 	e.mu.Unlock()
-	if r != nil && !r.onHold() && !given {
+	if r.final() && !given {
 		h.give(ctx, e, r, h.now())
 	}
 }

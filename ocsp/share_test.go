@@ -196,7 +196,7 @@ func TestStoreIsNotTrustedNorNeeded(t *testing.T) {
 				e := r.newEntry([32]byte{}, cert)
 				e.key = keyOf(cert)
 				for i, junk := range [][]byte{nil, []byte("junk that is long enough"), append(make([]byte, 8), build(t, goodSpec(ca, neighbour.Leaf, time.Now()))...)} {
-					purpose := purposeGood
+					purpose := purposeCurrent
 					if i == 1 {
 						purpose = purposeRevoked
 					}

@@ -105,7 +105,7 @@ func (e *entry) state(now time.Time) State {
 	switch {
 	case e.problem != "":
 		return e.problem
-	case e.revoked != nil:
+	case e.revoked.final(), e.revoked.onHold() && now.Before(e.revoked.End):
 		return StateRevoked
 	case e.held != nil && now.Before(e.held.End):
 		return StateGood

@@ -197,7 +197,7 @@ func (r *Response) checkDates(leaf *x509.Certificate, now time.Time) error {
 	if r.ProducedAt.After(latest) {
 		return refuse(ReasonNotYetValid, "producedAt is %s, now is %s", stamp(r.ProducedAt), stamp(now))
 	}
-	if r.Status == Revoked && !r.onHold() {
+	if r.final() {
 		return nil
 	}
 	if !r.NextUpdate.IsZero() && !r.NextUpdate.After(now) {
@@ -214,6 +214,13 @@ func (r *Response) checkDates(leaf *x509.Certificate, now time.Time) error {
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a
