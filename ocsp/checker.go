@@ -31,7 +31,7 @@ type CheckerOptions struct {
 	Proxy     func(*http.Request) (*url.URL, error)       // as in [Options]
 	Transport http.RoundTripper                           // as in [Options]
 	Local     func(issuer *x509.Certificate) http.Handler // as in [Options]
-	Now       func() time.Time                            // nil means time.Now
+	Now       func() time.Time                            // the wall clock; nil means time.Now
 	Logger    *slog.Logger                                // nil means slog.Default()
 }
 
@@ -95,9 +95,7 @@ func NewClientChecker(o CheckerOptions) (*ClientChecker, error) {
 		return nil, err
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultCheckTimeout)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o.Now = wallClock(o.Now)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -32,7 +32,8 @@ type entry struct {
 	hold     time.Time // thisUpdate of the newest hold taken: nothing older counts
 	told     bool      // OnRevoked was called
 	given    bool      // the other replicas were told of the revocation
-	next     time.Time
+	next     time.Time // of the fetches; zero: none is planned
+	planned  time.Time // when next was decided
 	failures int
 	looks    int // in a row, at the shared store while another replica fetches
 
@@ -60,10 +61,17 @@ func (e *entry) settle() {
 	}
 }
 
-// due reports when the next refresh is; zero: never.
-func (e *entry) due() time.Time {
+// plan sets when the next refresh is; zero: never. e.mu is held.
+func (e *entry) plan(now, next time.Time) { e.planned, e.next = now, next }
+
+// due reports when the next refresh is; zero: never. It is at once when the
+// clock was set back since that was planned: nobody knows by how much.
+func (e *entry) due(now time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.next.IsZero() && now.Before(e.planned) {
+		return now
+	}
 	return e.next
 }
 
@@ -154,9 +162,9 @@ func (s *Stapler) acceptGood(e *entry, r *Response, received time.Time) bool {
 		e.held = r
 		s.cache.PutFor(e.key, &staple{der: r.Raw, expires: end}, end.Sub(now))
 	}
-	e.next = received.Add(afterSuccess(end.Sub(received), s.random()))
+	e.plan(now, received.Add(afterSuccess(end.Sub(received), s.random())))
 	if unchanged {
-		e.next = now.Add(afterSuccess(end.Sub(now), s.random()))
+		e.plan(now, now.Add(afterSuccess(end.Sub(now), s.random())))
 	}
 	e.settle()
 	return true
@@ -186,10 +194,10 @@ func (s *Stapler) acceptRevoked(e *entry, r *Response) bool {
 		e.revoked = r
 	}
 	e.held = nil
-	e.next = time.Time{}
+	e.plan(now, time.Time{})
 	if e.revoked.onHold() {
 		e.hold = r.ThisUpdate
-		e.next = now.Add(afterSuccess(r.End.Sub(now), s.random()))
+		e.plan(now, now.Add(afterSuccess(r.End.Sub(now), s.random())))
 	}
 	e.settle()
 	e.mu.Unlock()

@@ -39,6 +39,6 @@ func Fetch(ctx context.Context, leaf, issuer *x509.Certificate, o FetchOptions) 
 		transport = own
 	}
 	f := newFetcher(transport, 1, timeout)
-	f.now, f.log = time.Now, slog.New(slog.DiscardHandler)
+	f.now, f.log = wallClock(nil), slog.New(slog.DiscardHandler)
 	return f.fetch(ctx, t, nil)
 }

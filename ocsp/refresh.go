@@ -94,10 +94,11 @@ func (e *entry) spread(now time.Time, n int, r float64) {
 	if revoked || e.next.After(now) {
 		return
 	}
-	e.next = now
+	next := now
 	if !e.mustStaple {
-		e.next = now.Add(firstDelay(n, r))
+		next = now.Add(firstDelay(n, r))
 	}
+	e.plan(now, next)
 }
 
 // keepFresh is the worker of one entry.
@@ -126,7 +127,8 @@ func (s *Stapler) step(ctx context.Context, e *entry) time.Duration {
 		s.disk.save(e)
 	}
 	s.shared.warn(ctx, e)
-	if next := e.due(); !next.IsZero() && !s.opts.Now().Before(next) {
+	now := s.opts.Now()
+	if next := e.due(now); !next.IsZero() && !now.Before(next) {
 		s.refresh(ctx, e)
 	}
 	s.tell(e)
@@ -134,8 +136,8 @@ func (s *Stapler) step(ctx context.Context, e *entry) time.Duration {
 	if s.shared.store != nil {
 		sleep = storePoll + time.Duration(s.random()*float64(storeJitter))
 	}
-	now := s.opts.Now()
-	if next := e.due(); !next.IsZero() {
+	now = s.opts.Now()
+	if next := e.due(now); !next.IsZero() {
 		sleep = min(sleep, next.Sub(now))
 	}
 	if end := e.end(); !end.IsZero() {
@@ -183,13 +185,14 @@ func (s *Stapler) dropExpired(e *entry) {
 func (s *Stapler) refresh(ctx context.Context, e *entry) {
 	e.fetch.Lock()
 	defer e.fetch.Unlock()
-	if next := e.due(); s.opts.Now().Before(next) {
+	if now := s.opts.Now(); now.Before(e.due(now)) {
 		return // another caller was faster
 	}
 	if !s.shared.claim(ctx, e) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.next = s.opts.Now().Add(doubling(claimRetry, claimRetries, e.looks))
+		now := s.opts.Now()
+		e.plan(now, now.Add(doubling(claimRetry, claimRetries, e.looks)))
 		e.looks++
 		return
 	}
@@ -262,8 +265,5 @@ func (s *Stapler) planRetry(e *entry, err error, now time.Time) {
 	if e.waiters.Load() > 0 {
 		wait = min(wait, awaitedRetry)
 	}
-	e.next = now.Add(wait)
-	if hint.After(e.next) {
-		e.next = hint
-	}
+	e.plan(now, latest(now.Add(wait), hint))
 }

@@ -77,7 +77,13 @@ func (r *responder) acquire(ctx context.Context, now func() time.Time) (retry ti
 func (r *responder) open(now time.Time) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.openUntil, now.Before(r.openUntil)
+	return r.openUntil, r.isOpen(now)
+}
+
+// isOpen compares with openUntil, from which a clock that was set back may be
+// years away. r.mu is held.
+func (r *responder) isOpen(now time.Time) bool {
+	return now.Before(r.openUntil) && r.openUntil.Sub(now) <= breakerMax
 }
 
 // enter admits an exchange: any while the breaker is closed, one probe after
@@ -88,7 +94,7 @@ func (r *responder) enter(now time.Time) (time.Time, bool) {
 	switch {
 	case r.failures < breakerThreshold:
 		return time.Time{}, false
-	case now.Before(r.openUntil):
+	case r.isOpen(now):
 		return r.openUntil, true
 	case r.probing:
 		return now.Add(breakerMin), true
@@ -113,7 +119,7 @@ func (r *responder) release(down bool, now time.Time) (until time.Time, opened b
 	if r.failures < breakerThreshold {
 		return time.Time{}, false
 	}
-	if now.Before(r.openUntil) { // a straggler that was let in before it opened
+	if r.isOpen(now) { // a straggler that was let in before it opened
 		return r.openUntil, false
 	}
 	r.openUntil = now.Add(doubling(breakerMin, breakerMax, r.failures-breakerThreshold))

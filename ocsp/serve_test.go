@@ -14,29 +14,6 @@ import (
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 )
 
-func TestWallClockGatesServing(t *testing.T) {
-	ca := newCA(t, pki.CAOptions{})
-	cert := serverCert(t, ca, "a.test")
-	wall := time.Now()
-	s, err := New(Options{Now: func() time.Time { return wall }, Local: local(pki.NewResponder(ca, pki.ResponderOptions{})), Logger: testLogger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Prepare(t.Context(), cert); err != nil {
-		t.Fatal(err)
-	}
-	if s.served(t, cert) == nil {
-		t.Fatal("not stapled")
-	}
-	wall = wall.Add(2 * time.Hour) // the machine slept: the monotonic clock stood still
-	if s.served(t, cert) != nil {
-		t.Error("an expired staple is served after the wall clock jumped")
-	}
-	if st := s.Stats(); st.Stapled != 0 {
-		t.Errorf("stapled = %d; want 0", st.Stapled)
-	}
-}
-
 func local(h http.Handler) func(*x509.Certificate) http.Handler {
 	return func(*x509.Certificate) http.Handler { return h }
 }

@@ -51,9 +51,7 @@ func New(o Options) (*Stapler, error) {
 	o.Capacity = cmp.Or(o.Capacity, defaultCapacity)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.PrepareTimeout = cmp.Or(o.PrepareTimeout, defaultPrepareTimeout)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o.Now = wallClock(o.Now)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

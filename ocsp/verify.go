@@ -49,7 +49,7 @@ func Verify(der []byte, leaf, issuer *x509.Certificate, now time.Time) (*Respons
 	if single.neverIssued() {
 		r.Status = Unknown
 	}
-	r.End = r.end(leaf, now)
+	r.End = r.end(leaf, now.Round(0)) // by the wall clock
 	if err := r.checkDates(leaf, now); err != nil {
 		return nil, err
 	}
