@@ -1,6 +1,7 @@
 package ocsp
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"sync"
@@ -124,9 +125,10 @@ func (e *entry) end() time.Time {
 	return time.Time{}
 }
 
-// accept takes over a verified response that was received at the given time
-// and plans the next fetch. It reports whether the response is in use now.
+// accept takes over a verified response that was received at the given time,
+// by which its end is set, and plans the next fetch. It reports whether the response is in use now.
 func (s *Stapler) accept(e *entry, r *Response, received time.Time) bool {
+	r = r.since(received)
 	switch r.Status {
 	case Good:
 		return s.acceptGood(e, r, received)
@@ -138,13 +140,9 @@ func (s *Stapler) accept(e *entry, r *Response, received time.Time) bool {
 
 func (s *Stapler) acceptGood(e *entry, r *Response, received time.Time) bool {
 	now := s.opts.Now()
-	end := r.End
-	if r.NextUpdate.IsZero() {
-		end = earliest(end, received.Add(unlimitedLife))
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.released || e.beaten(r) || !now.Before(end) {
+	if e.released || e.beaten(r) || !now.Before(r.End) {
 		return false
 	}
 	if e.held != nil && r.ThisUpdate.Before(e.held.ThisUpdate) {
@@ -155,29 +153,15 @@ func (s *Stapler) acceptGood(e *entry, r *Response, received time.Time) bool {
 		s.disk.remove(e, revokedSuffix)
 		s.log.Warn("the hold on a certificate was lifted", "certificate", e.name())
 	}
-	unchanged := e.held != nil && string(e.held.Raw) == string(r.Raw) && !r.NextUpdate.IsZero()
 	e.good = latest(e.good, r.ThisUpdate)
-	if !unchanged {
-		r = withEnd(r, end)
+	// One that is received anew may last for longer than it did.
+	if e.held == nil || !bytes.Equal(e.held.Raw, r.Raw) || r.End.After(e.held.End) {
 		e.held = r
-		s.cache.PutFor(e.key, &staple{der: r.Raw, expires: end}, end.Sub(now))
+		s.cache.PutFor(e.key, &staple{der: r.Raw, expires: r.End}, r.End.Sub(now))
 	}
-	e.plan(now, received.Add(afterSuccess(end.Sub(received), s.random())))
-	if unchanged {
-		e.plan(now, now.Add(afterSuccess(end.Sub(now), s.random())))
-	}
+	e.plan(now, received.Add(afterSuccess(e.held.End.Sub(received), s.random())))
 	e.settle()
 	return true
-}
-
-// withEnd returns r, or a copy of it, that ends at the given time.
-func withEnd(r *Response, end time.Time) *Response {
-	if r.End.Equal(end) {
-		return r
-	}
-	c := *r
-	c.End = end
-	return &c
 }
 
 // acceptRevoked ends stapling at once: for good, or while a hold lasts.

@@ -82,7 +82,8 @@ func (e *entry) isNews(r *Response) bool {
 	if r.Status == Revoked {
 		return e.revoked == nil || e.revoked.onHold() && (!r.onHold() || r.ThisUpdate.After(e.revoked.ThisUpdate))
 	}
-	return e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate)
+	return e.held == nil || r.ThisUpdate.After(e.held.ThisUpdate) ||
+		r.ThisUpdate.Equal(e.held.ThisUpdate) && r.End.After(e.held.End) // the same, received anew
 }
 
 func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, time.Time) {
@@ -98,8 +99,8 @@ func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, 
 		h.log.Debug("shared ocsp response is not used", "certificate", e.name(), "err", err)
 		return nil, time.Time{}
 	}
-	received := time.Unix(int64(binary.BigEndian.Uint64(value)), 0)
-	return r, earliest(received, now)
+	received := earliest(time.Unix(int64(binary.BigEndian.Uint64(value)), 0), now)
+	return r.since(received), received
 }
 
 // claim reports whether this replica is the one to fetch now. It is, too, if

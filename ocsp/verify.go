@@ -14,7 +14,7 @@ const (
 	maxMargin     = 5 * time.Minute     // how long before its end a response is given up, at most
 	unlimitedLife = 10 * time.Minute    // of a response without nextUpdate
 	maxAge        = 24 * time.Hour      // of one without nextUpdate: else an old one could be replayed for ever
-	maxLife       = 30 * 24 * time.Hour // of any response, counted from now
+	maxLife       = 30 * 24 * time.Hour // of any response, counted from its receipt
 )
 
 // Verify decides whether der is a response that may be relied on for leaf,
@@ -169,12 +169,32 @@ func mayDelegate(c, leaf, issuer *x509.Certificate, now time.Time) error {
 
 // end computes Response.End.
 func (r *Response) end(leaf *x509.Certificate, now time.Time) time.Time {
-	if r.NextUpdate.IsZero() {
-		return earliest(now.Add(unlimitedLife), r.hardEnd(leaf))
-	}
 	end := r.hardEnd(leaf)
-	margin := min(maxMargin, max(0, end.Sub(r.ThisUpdate)/10))
-	return earliest(end.Add(-margin), now.Add(maxLife))
+	if !r.NextUpdate.IsZero() {
+		end = end.Add(-min(maxMargin, max(0, end.Sub(r.ThisUpdate)/10)))
+	}
+	return earliest(end, r.longest(now))
+}
+
+// longest returns when r ends at the latest, however long it says, if it was
+// received at the given time.
+func (r *Response) longest(received time.Time) time.Time {
+	if r.NextUpdate.IsZero() {
+		return received.Add(unlimitedLife)
+	}
+	return received.Add(maxLife)
+}
+
+// since returns r, or a copy of it, with the end of one that was received at
+// the given time.
+func (r *Response) since(received time.Time) *Response {
+	longest := r.longest(received)
+	if !longest.Before(r.End) {
+		return r
+	}
+	c := *r
+	c.End = longest
+	return &c
 }
 
 // hardEnd is the end without any margin.
