@@ -21,7 +21,7 @@ const (
 	revokedSuffix = ".revoked.der" // a file of its own, so that no good response can replace it
 	tempPrefix    = ".new-"
 
-	unusedFor = 30 * 24 * time.Hour // after which the file of an unknown certificate goes
+	unusedFor = 30 * 24 * time.Hour // after which the good response of an unknown certificate goes
 )
 
 // disk keeps responses in files, as plain DER, the time of receipt being the
@@ -173,8 +173,10 @@ func (d *disk) remove(e *entry, suffix string) {
 	}
 }
 
-// prune removes what a killed process left half written, and the files of
-// certificates that were not seen for a month.
+// prune removes what a killed process left half written, good responses that
+// nobody has use for any more, and revocations when no certificate can come back
+// that they are about: one may be registered long after Run began, on demand for
+// instance, and be offered a good response from before.
 func (d *disk) prune(inUse map[string]bool, now time.Time) {
 	if d.dir == "" {
 		return
@@ -189,10 +191,14 @@ func (d *disk) prune(inUse map[string]bool, now time.Time) {
 			continue
 		}
 		age := now.Sub(info.ModTime())
-		id, _, isResponse := strings.Cut(f.Name(), ".")
+		id, suffix, isResponse := strings.Cut(f.Name(), ".")
+		keep := unusedFor
+		if "."+suffix == revokedSuffix {
+			keep = revokedForever
+		}
 		switch {
 		case strings.HasPrefix(f.Name(), tempPrefix) && age > time.Hour,
-			isResponse && len(id) == 64 && age > unusedFor && !inUse[id]:
+			isResponse && len(id) == 64 && age > keep && !inUse[id]:
 			_ = os.Remove(filepath.Join(d.dir, f.Name())) // next time, then
 		}
 	}

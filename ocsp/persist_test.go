@@ -283,7 +283,8 @@ func TestPruneRemovesOnlyWhatIsOldAndUnused(t *testing.T) {
 	}{
 		id("a") + goodSuffix:    {old, true}, // in use
 		id("b") + goodSuffix:    {old, false},
-		id("b") + revokedSuffix: {old, false},
+		id("b") + revokedSuffix: {old, true}, // it may come back
+		id("d") + revokedSuffix: {time.Now().Add(-revokedForever - time.Hour), false},
 		id("c") + goodSuffix:    {time.Now(), true},
 		tempPrefix + "1":        {time.Now().Add(-2 * time.Hour), false},
 		tempPrefix + "2":        {time.Now(), true},
@@ -307,6 +308,38 @@ func TestPruneRemovesOnlyWhatIsOldAndUnused(t *testing.T) {
 			t.Errorf("%s stays = %v; want %v", name, err == nil, f.stay)
 		}
 	}
+}
+
+// TestRevocationOfALateComer: a certificate that is registered while Run is
+// running, as one obtained on demand is, was revoked long ago: a restart does
+// not bring back a good response of before.
+func TestRevocationOfALateComer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := serverCert(t, ca, "a.test")
+		dir, good := t.TempDir(), signed(t, ca, cert, time.Now().Add(-time.Minute), 60*24*time.Hour)
+		responder := pki.NewResponder(ca, pki.ResponderOptions{})
+		responder.Revoke(cert.Leaf.SerialNumber, time.Now(), 1)
+		r := start(t, Options{StateDir: dir})
+		r.net.set("ocsp.test", responder)
+		r.prepare(t, cert)
+		advance(time.Second)
+		// The file system does not keep the time of the bubble.
+		if err := os.Chtimes(fileOf(dir, cert, revokedSuffix), time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		advance(unusedFor + 24*time.Hour)
+		r.stop(t)
+
+		again := start(t, Options{StateDir: dir})
+		defer again.stop(t)
+		again.net.set("ocsp.test", always(good)) // what lies in a cache on the way
+		again.prepare(t, cert)
+		advance(time.Hour)
+		if got := again.statusOf(t, "a.test"); got.State != StateRevoked || again.served(t, cert) != nil {
+			t.Errorf("stapled %v, status %+v", again.served(t, cert) != nil, got)
+		}
+	})
 }
 
 // A response without nextUpdate lives ten minutes from its receipt, across
