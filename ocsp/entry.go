@@ -36,7 +36,8 @@ type entry struct {
 	next     time.Time // of the fetches; zero: none is planned
 	planned  time.Time // when next was decided
 	failures int
-	looks    int // in a row, at the shared store while another replica fetches
+	looks    int       // in a row, at the shared store while another replica fetches
+	claimed  time.Time // until then the claim on its fetches is ours
 
 	lastFetch time.Time
 	lastError error

@@ -188,12 +188,7 @@ func (s *Stapler) refresh(ctx context.Context, e *entry) {
 	if now := s.opts.Now(); now.Before(e.due(now)) {
 		return // another caller was faster
 	}
-	if !s.shared.claim(ctx, e) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		now := s.opts.Now()
-		e.plan(now, now.Add(doubling(claimRetry, claimRetries, e.looks)))
-		e.looks++
+	if !s.shared.claim(ctx, e) && s.leaveToOther(e) {
 		return
 	}
 	r, err := s.fetcher.fetch(ctx, e.target, e.weigh)
@@ -210,11 +205,30 @@ func (s *Stapler) refresh(ctx context.Context, e *entry) {
 	s.planRetry(e, err, now)
 }
 
+// leaveToOther plans the next look at what the replica that fetches has found.
+// It reports false when that has had time enough for those who wait in Prepare.
+func (s *Stapler) leaveToOther(e *entry) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	awaited := e.waiters.Load() > 0
+	if awaited && e.looks > 0 {
+		return false
+	}
+	wait := doubling(claimRetry, claimRetries, e.looks)
+	if awaited {
+		wait = awaitedRetry
+	}
+	e.looks++
+	now := s.opts.Now()
+	e.plan(now, now.Add(wait))
+	return true
+}
+
 // record notes the outcome of a fetch.
 func (s *Stapler) record(e *entry, r *Response, err error, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lastFetch, e.looks = now, 0
+	e.lastFetch = now
 	before := e.last
 	e.lastError = err
 	if err != nil {

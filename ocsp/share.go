@@ -103,16 +103,31 @@ func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, 
 	return r.since(received), received
 }
 
-// claim reports whether this replica is the one to fetch now. It is, too, if
-// the store does not work.
+// claim reports whether this replica is the one to fetch now. It is while its
+// last claim lasts, and if the store does not work.
 func (h *shared) claim(ctx context.Context, e *entry) bool {
 	if h.store == nil || e.target.local != nil {
+		return true
+	}
+	now := h.now()
+	e.mu.Lock()
+	claimed := e.claimed
+	e.mu.Unlock()
+	if now.Before(claimed) && claimed.Sub(now) <= claimFor {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	mine, err := h.store.Claim(ctx, sharedKey(purposeClaim, e.key), claimFor)
-	return h.failed(ctx, err) || mine
+	if h.failed(ctx, err) {
+		return true
+	}
+	if mine {
+		e.mu.Lock()
+		e.claimed, e.looks = now.Add(claimFor), 0
+		e.mu.Unlock()
+	}
+	return mine
 }
 
 // give tells the others about a response received just now.

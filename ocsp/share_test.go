@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -218,6 +219,65 @@ func TestStoreIsNotTrustedNorNeeded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPrepareWithAStore: with a store as without, whoever prepares a
+// must-staple certificate asks every two seconds, be it for its own claim or for
+// that of a replica that is dead.
+func TestPrepareWithAStore(t *testing.T) {
+	for name, taken := range map[string]bool{"our claim": false, "another's claim": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ca := newCA(t, pki.CAOptions{})
+				cert := issue(t, ca, pki.Request{Names: []string{"a.test"}, OCSPServers: []string{responderURL}, MustStaple: true})
+				store := newMemoryStore()
+				if taken {
+					store.values[sharedKey(purposeClaim, keyOf(cert))] = memoryValue{nil, time.Now().Add(claimFor)}
+				}
+				r := start(t, Options{Store: store})
+				defer r.stop(t)
+				begin, responder := time.Now(), pki.NewResponder(ca, pki.ResponderOptions{})
+				r.net.set("ocsp.test", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if time.Since(begin) < 3*time.Second { // published late
+						_, _ = w.Write([]byte{0x30, 0x03, 0x0a, 0x01, 0x06}) // unauthorized
+						return
+					}
+					responder.ServeHTTP(w, req)
+				}))
+				r.prepare(t, cert)
+				if took := time.Since(begin); r.served(t, cert) == nil || took > 5*time.Second {
+					t.Errorf("Prepare returned after %v, stapled: %v", took, r.served(t, cert) != nil)
+				}
+			})
+		})
+	}
+}
+
+// TestPrepareLeavesTheFetchToAnother: a fleet that prepares the same
+// must-staple certificate at once makes one request.
+func TestPrepareLeavesTheFetchToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		cert := issue(t, ca, pki.Request{Names: []string{"a.test"}, OCSPServers: []string{responderURL}, MustStaple: true})
+		store, n := newMemoryStore(), newNetwork()
+		n.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		begin := time.Now()
+		var preparing sync.WaitGroup
+		for range 5 {
+			r := start(t, Options{Store: store, Transport: silentAware(n)})
+			defer r.stop(t)
+			preparing.Go(func() {
+				r.prepare(t, cert)
+				if took := time.Since(begin); r.served(t, cert) == nil || took > 3*time.Second {
+					t.Errorf("Prepare returned after %v, stapled: %v", took, r.served(t, cert) != nil)
+				}
+			})
+		}
+		preparing.Wait()
+		if got := len(n.requests("ocsp.test")); got != 1 {
+			t.Errorf("%d requests; want 1", got)
+		}
+	})
 }
 
 func TestDeadClaimHolderIsReplaced(t *testing.T) {
