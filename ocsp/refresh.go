@@ -259,7 +259,8 @@ func (s *Stapler) logFailure(e *entry, before Reason) {
 }
 
 // planRetry plans the next fetch after one that brought nothing to staple: a
-// failure, or the answer unknown.
+// failure, or the answer unknown. However long a pause the responder or the
+// back-off wants, half of the time that a staple has left is not let pass.
 func (s *Stapler) planRetry(e *entry, err error, now time.Time) {
 	hint := retryHint(err)
 	e.mu.Lock()
@@ -279,5 +280,9 @@ func (s *Stapler) planRetry(e *entry, err error, now time.Time) {
 	if e.waiters.Load() > 0 {
 		wait = min(wait, awaitedRetry)
 	}
-	e.plan(now, latest(now.Add(wait), hint))
+	next := latest(now.Add(wait), hint)
+	if e.held != nil {
+		next = earliest(next, now.Add(afterSuccess(e.held.End.Sub(now), s.random())))
+	}
+	e.plan(now, next)
 }
