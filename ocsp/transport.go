@@ -41,6 +41,8 @@ func newClient(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
 }
 
+// checkRedirect decides about a redirect and has the request made as it was: on
+// 301 and 302 the library would turn POST into GET, without the question.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w: more than %d", errRedirect, maxRedirects)
@@ -48,6 +50,16 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return fmt.Errorf("%w: to %.80q", errRedirect, req.URL.Redacted())
 	}
+	last := via[len(via)-1]
+	if last.Method == req.Method || req.Response.StatusCode == http.StatusSeeOther {
+		return nil
+	}
+	body, err := last.GetBody()
+	if err != nil {
+		return err
+	}
+	req.Method, req.Body, req.GetBody, req.ContentLength = last.Method, body, last.GetBody, last.ContentLength
+	req.Header.Set("Content-Type", last.Header.Get("Content-Type"))
 	return nil
 }
 
