@@ -119,30 +119,39 @@ func certmagicKeyType(k KeyType) certmagic.KeyType {
 // show.
 type attempt struct {
 	cancel context.CancelFunc
-	err    error // why the last issuer did not issue
+	err    error // why it failed
+}
+
+// fail ends the attempt. The library calls it, by its event or its log, on the
+// goroutine of the attempt.
+func (at *attempt) fail(err error) {
+	if at.err == nil {
+		at.err = err
+	}
+	at.cancel()
 }
 
 type attemptKey struct{}
 
-// onEvent ends an attempt when all issuers have failed. The library calls it
-// on the goroutine of the attempt.
+// onEvent ends an attempt when all issuers have failed.
 func onEvent(ctx context.Context, event string, data map[string]any) error {
 	if event != "cert_failed" {
 		return nil
 	}
 	if at, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-		at.err, _ = data["error"].(error)
-		at.cancel()
+		if err, ok := data["error"].(error); ok {
+			at.fail(err)
+		}
 	}
 	return nil
 }
 
-// try makes one attempt.
-func try(ctx context.Context, obtain func(context.Context) error) error {
+// try makes one attempt with a config.
+func try(ctx context.Context, config *certmagic.Config, obtain func(context.Context, *certmagic.Config) error) error {
 	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
 	defer cancel()
 	at := &attempt{cancel: cancel}
-	err := obtain(context.WithValue(ctx, attemptKey{}, at))
+	err := obtain(context.WithValue(ctx, attemptKey{}, at), at.config(config))
 	if at.err != nil {
 		return at.err
 	}
@@ -150,6 +159,52 @@ func try(ctx context.Context, obtain func(context.Context) error) error {
 		return fmt.Errorf("not done after %v: %w", obtainTimeout, err)
 	}
 	return err
+}
+
+// config returns a config whose log ends the attempt. For what fails beside the
+// issuers, as reading what is to be renewed and saving what was issued, the
+// library has no event, only the entry that it will try again.
+func (at *attempt) config(c *certmagic.Config) *certmagic.Config {
+	own := *c
+	own.Logger = c.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return &attemptCore{core, at}
+	}))
+	return &own
+}
+
+// attemptCore is the log of one attempt.
+type attemptCore struct {
+	zapcore.Core
+	attempt *attempt
+}
+
+// Enabled lets the entry through whatever is logged.
+func (c *attemptCore) Enabled(l zapcore.Level) bool {
+	return l >= zapcore.ErrorLevel || c.Core.Enabled(l)
+}
+
+// With keeps the attempt.
+func (c *attemptCore) With(fields []zapcore.Field) zapcore.Core {
+	return &attemptCore{c.Core.With(fields), c.attempt}
+}
+
+// Check takes the entry out of the log: an attempt is stopped before the library
+// tries again.
+func (c *attemptCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Message == "will retry" {
+		return ce.AddCore(e, c)
+	}
+	return c.Core.Check(e, ce)
+}
+
+// Write ends the attempt with the error in the entry.
+func (c *attemptCore) Write(_ zapcore.Entry, fields []zapcore.Field) error {
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			c.attempt.fail(err)
+		}
+	}
+	return nil
 }
 
 // portKeeper holds a port on the loopback interface. For every challenge the
@@ -198,10 +253,8 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 	return &zapCore{c.log, append(slices.Clip(c.fields), fields...)}
 }
 
-// Check leaves out what is not true: an attempt is stopped before the library
-// tries again.
 func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) && e.Message != "will retry" {
+	if c.Enabled(e.Level) {
 		return ce.AddCore(e, c)
 	}
 	return ce

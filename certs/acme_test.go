@@ -254,48 +254,6 @@ func TestChangeOfCA(t *testing.T) {
 	}
 }
 
-// TestDamagedStorage: what cannot be used is obtained anew.
-func TestDamagedStorage(t *testing.T) {
-	t.Parallel()
-	p := newPebble(t, pebbleOptions{})
-	dir := t.TempDir()
-	s := newACMEStore(t, Options{StateDir: dir})
-	p.add(s)
-	source := p.source(nil, "damaged.test")
-	load(t, s, source)
-	stop := run(t, s)
-	obtained(t, s, 20*time.Second, "damaged.test")
-	stop()
-	old := served(s, "damaged.test")
-	issuer := certmagic.ACMEIssuer{CA: p.directory}
-	base := filepath.Join(dir, "acme")
-	for name, spoil := range map[string]func() error{
-		"certificate": func() error {
-			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SiteCert(issuer.IssuerKey(), "damaged.test")), []byte("junk"), 0o600)
-		},
-		"key": func() error {
-			return os.WriteFile(filepath.Join(base, certmagic.StorageKeys.SitePrivateKey(issuer.IssuerKey(), "damaged.test")), nil, 0o600)
-		},
-		"metadata missing": func() error {
-			return os.Remove(filepath.Join(base, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), "damaged.test")))
-		},
-	} {
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
-		s = newACMEStore(t, Options{StateDir: dir})
-		p.only(s)
-		load(t, s, source)
-		stop := run(t, s)
-		obtained(t, s, 20*time.Second, "damaged.test")
-		if name != "metadata missing" && served(s, "damaged.test").Equal(old) {
-			t.Errorf("%s damaged: the old certificate came back", name)
-		}
-		old = served(s, "damaged.test")
-		stop()
-	}
-}
-
 // TestNoStorage: storage that cannot be reached keeps nobody from starting.
 func TestNoStorage(t *testing.T) {
 	t.Parallel()

@@ -319,28 +319,32 @@ func (w *acmeWorker) attempt(revoked *certificate, onDemand bool) error {
 			return err
 		}
 	}
-	name, m := w.host.name, w.magic
-	switch {
-	case revoked != nil && (w.stored == nil || w.stored.cert.id == revoked.id):
-		return w.replaceRevoked(revoked)
-	case w.stored == nil:
-		// Also when what is stored is damaged: renewal replaces it, and
-		// obtains if there is nothing.
-		return try(w.ctx, func(ctx context.Context) error { return m.config.RenewCertAsync(ctx, name, w.damaged()) })
+	if err := w.source.discardDamaged(w.ctx, w.host.name); err != nil {
+		return err
 	}
-	return try(w.ctx, func(ctx context.Context) error { return m.config.RenewCertAsync(ctx, name, w.stuck) })
+	err := w.order(revoked)
+	if err != nil && w.ctx.Err() == nil {
+		// The library does not say which file of an account it cannot read.
+		err = errors.Join(err, w.source.damagedAccounts(w.ctx))
+	}
+	return err
 }
 
-// damaged reports whether the storage has a certificate that cannot be used.
-func (w *acmeWorker) damaged() bool {
-	_, err := w.source.load(w.ctx, w.host.name)
-	return errors.Is(err, errDamaged)
+// order has the library obtain or renew, and keep the outcome in the storage.
+func (w *acmeWorker) order(revoked *certificate) error {
+	if revoked != nil && (w.stored == nil || w.stored.cert.id == revoked.id) {
+		return w.replaceRevoked(revoked)
+	}
+	// It obtains if there is nothing.
+	return try(w.ctx, w.magic.config, func(ctx context.Context, c *certmagic.Config) error {
+		return c.RenewCertAsync(ctx, w.host.name, w.stuck)
+	})
 }
 
 // replaceRevoked obtains a certificate with a new key, once for all replicas.
 func (w *acmeWorker) replaceRevoked(revoked *certificate) error {
 	lock := "revoked_" + hex.EncodeToString(revoked.id[:])
-	return try(w.ctx, func(ctx context.Context) error {
+	return try(w.ctx, w.magic.fresh, func(ctx context.Context, c *certmagic.Config) error {
 		if err := w.source.storage.Lock(ctx, lock); err != nil {
 			return err
 		}
@@ -349,7 +353,7 @@ func (w *acmeWorker) replaceRevoked(revoked *certificate) error {
 		if err == nil && st != nil && st.cert.id != revoked.id {
 			return nil // another replica was faster
 		}
-		return w.magic.fresh.RenewCertAsync(ctx, w.host.name, true)
+		return c.RenewCertAsync(ctx, w.host.name, true)
 	})
 }
 
