@@ -25,6 +25,9 @@ const (
 	// time, and maxLooking how many are looked up in the storage.
 	maxAsking  = 32
 	maxLooking = 32
+	// answerTime is what is left of a handshake's time for its rest when the
+	// wait for a certificate ends, a tenth of that time at most.
+	answerTime = time.Second
 	// maxRefused bounds for how many names a refusal is remembered, and
 	// refusedFor how long.
 	maxRefused = 1024
@@ -141,7 +144,7 @@ func (s *Store) obtainOnDemand(hello *tls.ClientHelloInfo) *tls.Certificate {
 		if !a.config.OnDemand.allows(name) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(helloContext(hello), cmp.Or(a.config.OnDemand.Wait, defaultWait))
+		ctx, cancel := context.WithTimeout(helloContext(hello), waitFor(hello, a.config.OnDemand))
 		obtained := s.demand(ctx, a, name)
 		cancel()
 		if obtained {
@@ -151,6 +154,17 @@ func (s *Store) obtainOnDemand(hello *tls.ClientHelloInfo) *tls.Certificate {
 		}
 	}
 	return nil
+}
+
+// waitFor is how long a handshake waits: a little less than it has left, for
+// then the default certificate can still be served.
+func waitFor(hello *tls.ClientHelloInfo, o *OnDemand) time.Duration {
+	wait := cmp.Or(o.Wait, defaultWait)
+	if end, ok := helloContext(hello).Deadline(); ok {
+		left := time.Until(end)
+		wait = min(wait, left-min(answerTime, left/10))
+	}
+	return wait
 }
 
 // demand has a name obtained and waits until it is, has failed, or ctx is

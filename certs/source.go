@@ -126,7 +126,8 @@ type OnDemand struct {
 	// Window. 0: 10; negative: not bounded.
 	Rate   int
 	Window time.Duration // 0: 1 min
-	// Wait bounds how long a handshake waits for its certificate. 0: 30 s.
+	// Wait bounds how long a handshake waits for its certificate, beside the
+	// handshake's own deadline. 0: 30 s.
 	Wait time.Duration
 }
 

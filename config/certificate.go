@@ -166,6 +166,7 @@ type OnDemand struct {
 	// Window is the time that Rate refers to.
 	Window time.Duration `yaml:"window" default:"1m" min:"1s" max:"168h"`
 
-	// Wait is how long a handshake waits for its certificate.
-	Wait time.Duration `yaml:"wait" default:"30s" min:"1s" max:"5m"`
+	// Wait is how long a handshake waits for its certificate; less than
+	// timeouts.handshake.
+	Wait time.Duration `yaml:"wait" default:"8s" min:"1s" max:"5m"`
 }

@@ -199,4 +199,7 @@ func (v *validator) onDemand(path string, o *OnDemand) {
 			v.add(idx(path+".allow", i), "%w", err)
 		}
 	}
+	if limit := v.c.Timeouts.Handshake; v.c.Has(path+".wait") && o.Wait >= limit && limit > 0 {
+		v.add(path+".wait", "%v is not within timeouts.handshake, %v: the handshake would end before", o.Wait, limit)
+	}
 }
