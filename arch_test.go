@@ -23,28 +23,29 @@ const module = "github.com/tlsproxy/tlsproxy/"
 var arrows = map[string][]string{
 	"admin": {"certs", "front", "ocsp", "session", "upstream"},
 	"cache": {},
-	"certs": {"internal/pki"},
+	"certs": {"internal/filelinks", "internal/pki"},
 	// clientauth checks client certificates; it meets front and ocsp at
 	// function types.
-	"clientauth": {},
+	"clientauth": {"internal/filelinks"},
 	"cmd/tlsproxy": {
 		"admin", "cache", "certs", "clientauth", "config", "front", "internal/memwatch", "internal/pki",
 		"internal/probe", "metrics", "ocsp", "proxy", "session", "store", "upstream",
 	},
-	"config":            {},
-	"front":             {"cache", "session"}, // cache: the bounded table of rate limiters
-	"internal/memnet":   {},
-	"internal/memwatch": {},
-	"internal/pki":      {},
-	"internal/probe":    {},
-	"e2e":               {},
-	"internal/testtool": {},
-	"metrics":           {"cache", "certs", "front", "ocsp", "proxy", "session", "store", "upstream"},
-	"ocsp":              {"cache"},
-	"proxy":             {"upstream"},
-	"session":           {"cache"},
-	"store":             {},
-	"upstream":          {},
+	"config":             {},
+	"front":              {"cache", "session"}, // cache: the bounded table of rate limiters
+	"internal/filelinks": {},
+	"internal/memnet":    {},
+	"internal/memwatch":  {},
+	"internal/pki":       {},
+	"internal/probe":     {},
+	"e2e":                {},
+	"internal/testtool":  {},
+	"metrics":            {"cache", "certs", "front", "ocsp", "proxy", "session", "store", "upstream"},
+	"ocsp":               {"cache"},
+	"proxy":              {"upstream"},
+	"session":            {"cache"},
+	"store":              {},
+	"upstream":           {},
 }
 
 // owners names the packages that import a library, so that a change of library

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/tlsproxy/tlsproxy/internal/filelinks"
 )
 
 const (
@@ -201,29 +201,23 @@ func (s *Store) fileSources() []*fileSource {
 	return providersOf[*fileSource](s.set)
 }
 
-// follow watches the directories that matter now, by their real paths: the
-// same path may lead elsewhere after a link was replaced.
+// follow watches the directories that matter now.
 func (l *fileLoop) follow(sources []*fileSource) {
 	if l.watch == nil {
 		return
 	}
-	want := make(map[string]bool)
+	var paths []string
 	for _, f := range sources {
-		for _, path := range f.watched() {
-			for _, dir := range watchedDirs(path) {
-				if real, err := filepath.EvalSymlinks(dir); err == nil {
-					want[real] = true
-				}
-			}
-		}
+		paths = append(paths, f.watched()...)
 	}
+	want := filelinks.Dirs(paths...)
 	have := l.watch.list()
 	for _, dir := range have {
-		if !want[dir] {
+		if !slices.Contains(want, dir) {
 			l.watch.remove(dir) // fails only if it is gone already
 		}
 	}
-	for _, dir := range slices.Sorted(maps.Keys(want)) {
+	for _, dir := range want {
 		if slices.Contains(have, dir) {
 			continue
 		}

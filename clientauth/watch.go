@@ -3,11 +3,12 @@ package clientauth
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/tlsproxy/tlsproxy/internal/filelinks"
 )
 
 const (
@@ -24,17 +25,17 @@ const (
 
 // Run follows the files until ctx is done, and returns nil then. A change puts
 // new rules in force; a file that is gone or broken closes the site, and the
-// next good version opens it again. Directories are watched, so that files
-// replaced by renaming and Kubernetes' swap of the ..data link are noticed; the
-// files are also looked at every PollInterval, for file systems that tell
-// nothing.
+// next good version opens it again. The directories of files, and of all links on
+// the way to them, are watched, so that files replaced by renaming and
+// Kubernetes' swap of the ..data link are noticed; the files are also looked at
+// every PollInterval, for file systems that tell nothing.
 func (v *Verifier) Run(ctx context.Context) error {
 	files := v.files.all()
 	if len(files) == 0 {
 		<-ctx.Done()
 		return nil
 	}
-	w := watcher{v: v, files: files, infos: make(map[string]os.FileInfo)}
+	w := watcher{v: v, files: files, seen: make(map[string]sight)}
 	w.open()
 	defer w.close()
 	w.run(ctx)
@@ -77,10 +78,10 @@ func (s *Snapshot) same(other *Snapshot) bool {
 type watcher struct {
 	v        *Verifier
 	files    []string
-	infos    map[string]os.FileInfo // what polling saw last; nil: no file
-	notify   *fsnotify.Watcher      // nil: polling only
-	blind    bool                   // not all directories can be watched
-	outdated map[string]bool        // lists already reported as out of date
+	seen     map[string]sight  // by path, when last looked at
+	notify   *fsnotify.Watcher // nil: polling only
+	blind    bool              // not all directories can be watched
+	outdated map[string]bool   // lists already reported as out of date
 }
 
 func (w *watcher) open() {
@@ -100,18 +101,20 @@ func (w *watcher) close() {
 	}
 }
 
-// watch adds the files' directories, again and again: one that was removed and
-// made anew has lost its watch, and adding twice does nothing.
+// watch follows the directories that matter now, again and again: a link may
+// lead elsewhere by now, and a directory that was removed and made anew has lost
+// its watch.
 func (w *watcher) watch(report bool) {
 	if w.notify == nil {
 		return
 	}
-	var dirs []string
-	for _, f := range w.files {
-		dirs = append(dirs, filepath.Dir(f))
+	want := filelinks.Dirs(w.files...)
+	for _, dir := range w.notify.WatchList() {
+		if !slices.Contains(want, dir) {
+			_ = w.notify.Remove(dir) // fails only if it is gone already
+		}
 	}
-	slices.Sort(dirs)
-	for _, dir := range slices.Compact(dirs) {
+	for _, dir := range want {
 		if err := w.notify.Add(dir); err != nil && report {
 			w.blind = true
 			w.v.log.Warn("client authentication files are polled: directory not watched", "site", w.v.site, "dir", dir, "err", err)
@@ -152,33 +155,59 @@ func (w *watcher) run(ctx context.Context) {
 			quiet.Reset(settle)
 		case <-quiet.C:
 			first = time.Time{}
-			w.changed()
-			w.v.Reload()
+			w.look()
 		case <-ticker.C:
-			w.watch(false)
-			if w.changed() {
-				w.v.Reload()
-			}
+			w.look()
 			w.reportOutdated()
 		}
 	}
 }
 
-// changed reports whether a file is another one than at the last call.
+// look reads the files again if one of them changed, which an event in a
+// directory alone does not say: others may write there all the time. It watches
+// before it looks, so that what changes in between is noticed.
+func (w *watcher) look() {
+	w.watch(false)
+	if w.changed() {
+		w.v.Reload()
+	}
+}
+
+// changed reports whether a file may be another one than at the last call.
 func (w *watcher) changed() bool {
 	changed := false
 	for _, path := range w.files {
+		now := time.Now()
 		info, err := os.Stat(path)
 		if err != nil {
 			info = nil
 		}
-		before, seen := w.infos[path]
-		if !seen || !sameFile(before, info) {
+		before, seen := w.seen[path]
+		if !seen || before.fresh() || !sameFile(before.info, info) {
 			changed = true
 		}
-		w.infos[path] = info
+		w.seen[path] = sight{info, now}
 	}
 	return changed
+}
+
+// sight is what a path led to at one time.
+type sight struct {
+	info os.FileInfo // nil: no file
+	at   time.Time
+}
+
+// coarse is more than the step of any file system's clock.
+const coarse = 2 * time.Second
+
+// fresh reports whether the file was written so shortly before it was looked at
+// that a later write could look the same.
+func (s sight) fresh() bool {
+	if s.info == nil {
+		return false
+	}
+	age := s.at.Sub(s.info.ModTime())
+	return age >= 0 && age < coarse
 }
 
 func sameFile(a, b os.FileInfo) bool {

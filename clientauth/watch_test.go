@@ -2,6 +2,7 @@ package clientauth
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,9 +89,83 @@ func TestRunFollowsKubernetesVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, v)
-	before := v.Current().Digest
-	generation("..2026_2", two)
-	testtool.Eventually(t, "of the second generation", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
+	for i, ca := range []*authority{two, one, two} {
+		before := v.Current().Digest
+		generation(fmt.Sprintf("..2026_%d", i+2), ca)
+		testtool.Eventually(t, "of the next generation", func() bool { return v.Current().Err == nil && v.Current().Digest != before })
+	}
+}
+
+// A list lies in a directory that is replaced as a whole, by a link to it: each
+// revocation counts, not only the first.
+func TestRunFollowsLinkedDirectories(t *testing.T) {
+	ca := newCA(t, nil, "ca")
+	root := t.TempDir()
+	publish := func(n int64, revoked ...*authority) {
+		t.Helper()
+		name := fmt.Sprintf("release-%d", n)
+		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(root, name), "ca.crl", ca.crl(t, crlOptions{number: n, revoked: revoked}))
+		if err := os.Symlink(name, filepath.Join(root, "next")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(root, "next"), filepath.Join(root, "current")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1)
+	v, err := New(Options{
+		Site: "app", Mode: Require, CAFiles: []string{write(t, t.TempDir(), "ca.pem", bundle(ca))},
+		CRLFiles: []string{filepath.Join(root, "current", "ca.crl")}, Logger: testLogger(t), PollInterval: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, v)
+	var revoked []*authority
+	for n := range int64(4) {
+		client := newClient(t, ca, "client")
+		if err := v.VerifyConnection(stateOf([]*authority{client, ca})); err != nil {
+			t.Fatal(err)
+		}
+		revoked = append(revoked, client)
+		publish(n+2, revoked...)
+		testtool.Eventually(t, "revoked", func() bool { return v.VerifyConnection(stateOf([]*authority{client, ca})) != nil })
+	}
+}
+
+// What others write beside a list makes nobody read it again.
+func TestEventsBesideAFile(t *testing.T) {
+	ca := newCA(t, nil, "ca")
+	dir := t.TempDir()
+	path := write(t, dir, "ca.crl", ca.crl(t, crlOptions{}))
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, long, long); err != nil {
+		t.Fatal(err)
+	}
+	w := watcher{files: []string{path}, seen: make(map[string]sight)}
+	if !w.changed() {
+		t.Error("the first look is no change")
+	}
+	write(t, dir, "log", []byte("line"))
+	if w.changed() {
+		t.Error("a file beside it changed, and it counts as changed")
+	}
+	write(t, dir, "ca.crl", ca.crl(t, crlOptions{number: 2}))
+	// A clock that is coarse could hide a second change right after the first.
+	for range 2 {
+		if !w.changed() {
+			t.Error("a new list is no change")
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if !w.changed() || w.changed() {
+		t.Error("a list that is gone must be one change")
+	}
 }
 
 // A file reached by a link from elsewhere changes without a notice in the
