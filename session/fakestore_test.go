@@ -14,16 +14,16 @@ import (
 type fakeStore struct {
 	bootKey
 
-	mu       sync.Mutex
-	sessions map[ID]fakeValue
-	records  []SharedRecord
-	version  int // of records
-	removed  int
-	watchers map[chan []SharedRecord]bool
-	gets     int
-	takes    int
-	puts     int
-	cuts     []time.Duration
+	mu        sync.Mutex
+	sessions  map[ID]fakeValue
+	records   []SharedRecord
+	version   int   // of records
+	noRecords error // of a look at records
+	watchers  map[chan []SharedRecord]bool
+	gets      int
+	takes     int
+	puts      int
+	cuts      []time.Duration
 
 	misbehave func(ctx context.Context) error // called first by every method
 }
@@ -126,7 +126,7 @@ func (s *fakeStore) Publish(ctx context.Context, records []SharedRecord) error {
 	return nil
 }
 
-func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) ([]int, error), current func(bool)) error {
+func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) ([]int, error), known func(error)) error {
 	if err := s.trouble(ctx); err != nil {
 		return err
 	}
@@ -142,8 +142,10 @@ func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) 
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for seen := -1; ; {
-		seen = s.look(seen, apply)
-		current(true)
+		if s.unreadable() == nil {
+			seen = s.look(seen, apply)
+		}
+		known(s.unreadable())
 		select {
 		case records := <-w:
 			apply(records, false)
@@ -154,6 +156,12 @@ func (s *fakeStore) Watch(ctx context.Context, apply func([]SharedRecord, bool) 
 	}
 }
 
+func (s *fakeStore) unreadable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.noRecords
+}
+
 // look applies all records if there are others than at version seen.
 func (s *fakeStore) look(seen int, apply func([]SharedRecord, bool) ([]int, error)) (version int) {
 	s.mu.Lock()
@@ -162,7 +170,6 @@ func (s *fakeStore) look(seen int, apply func([]SharedRecord, bool) ([]int, erro
 		return seen
 	}
 	gone, _ := apply(slices.Clone(s.records), true)
-	s.removed += len(gone)
 	for _, i := range slices.Backward(gone) {
 		s.records = slices.Delete(s.records, i, i+1)
 	}

@@ -716,3 +716,50 @@ func TestSealedRevocationsMatterWhileSessionsLive(t *testing.T) {
 		}
 	}
 }
+
+type notPermitted struct{ error }
+
+func (notPermitted) Refused() bool { return true }
+
+// Whether the revocations in the store are known is logged when it changes, with
+// the reason, and not while it lasts: as an error where somebody must act.
+func TestUnknownRevocationsAreLogged(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version uint16) {
+		var log strings.Builder
+		s := newFakeStore()
+		p, other := newProxy(t, Options{Store: s, Logger: textLogger(&log)}), newProxy(t, Options{Store: s})
+		p.run(t)
+		other.run(t)
+		c := client(version, "a.test")
+		other.full(t, c)
+		synctest.Wait()
+		keep(c)
+		if log.Len() > 0 {
+			t.Errorf("logged at the start: %s", log.String())
+		}
+		for _, tt := range []struct {
+			trouble error
+			line    string
+		}{
+			{errStore, "level=WARN"},
+			{notPermitted{errStore}, "level=ERROR"},
+			{errStore, "level=WARN"},
+			{nil, "known again"},
+		} {
+			log.Reset()
+			s.mu.Lock()
+			s.noRecords = tt.trouble
+			s.mu.Unlock()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, tt.line) ||
+				tt.trouble != nil && !strings.Contains(lines, errStore.Error()) {
+				t.Errorf("%v: logged %q, want one line of %q", tt.trouble, lines, tt.line)
+			}
+			if tt.trouble != nil {
+				p.connect(t, c).want(t, false, StoreError)
+			}
+		}
+		p.connect(t, c).want(t, true, HitShared)
+	})
+}

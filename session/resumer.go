@@ -45,7 +45,8 @@ type Resumer struct {
 	guard        guard
 	queue        *queue
 	unshared     chan struct{} // wakes Run: there are revocations to share
-	current      atomic.Bool   // every revocation in the store is known here
+	knowledge    knowledge     // of the revocations in the store, as the log has it
+	current      atomic.Bool   // every one of them is known here
 	sealed       int           // but for so many that do not open, and
 	sealedUntil  atomic.Int64  // may end what was authenticated up to then
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,15 +142,52 @@ func (r *Resumer) wakeSharing() {
 	}
 }
 
+// errUntold is why the revocations are not known after a Watch that returned.
+var errUntold = errors.New("session: the store stopped telling of revocations")
+
 // watchStore applies the revocations of other replicas, until ctx ends.
 func (r *Resumer) watchStore(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := runStoreCall(ctx, func(ctx context.Context) error { return r.store.Watch(ctx, r.applyShared, r.current.Store) })
-		r.current.Store(false)
+		err := runStoreCall(ctx, func(ctx context.Context) error { return r.store.Watch(ctx, r.applyShared, r.know) })
 		if ctx.Err() == nil {
-			r.log.Warn("session store stopped telling of revocations", "err", err)
+			r.know(cmp.Or(err, errUntold))
 			pause(ctx, publishRetry)
 		}
+	}
+	r.current.Store(false)
+}
+
+// knowledge is what is known of the revocations in the store.
+type knowledge int
+
+const (
+	unasked   knowledge = iota
+	complete            // all of them
+	missing             // not all, until the store answers
+	forbidden           // not all, until somebody lets this replica read them
+)
+
+// know notes that the revocations in the store are known, or why not. There is
+// one line in the log for each change.
+func (r *Resumer) know(err error) {
+	r.current.Store(err == nil)
+	before, now := r.knowledge, complete
+	switch {
+	case refused(err):
+		now = forbidden
+	case err != nil:
+		now = missing
+	}
+	r.knowledge = now
+	const unknown = "revocations in the store are not known: its sessions are not resumed"
+	switch {
+	case now == before || now == complete && before == unasked:
+	case now == complete:
+		r.log.Info("revocations in the store are known again")
+	case now == forbidden:
+		r.log.Error(unknown, "err", err)
+	default:
+		r.log.Warn(unknown, "err", err)
 	}
 }
 

@@ -49,7 +49,8 @@ type Store interface {
 	Take(ctx context.Context, id ID) (bool, error)
 
 	// Write makes the changes in their order. An error with a method
-	// Refused() bool that returns true says that it is no use to try again.
+	// Refused() bool that returns true, here and in Watch, says that it is no
+	// use to try again.
 	Write(ctx context.Context, changes []Change) error
 
 	// Publish keeps revocation records and tells every replica.
@@ -60,9 +61,9 @@ type Store interface {
 	// way, and with new ones, until ctx ends. Records may come more than once;
 	// all of them come in an order that is the same for every replica. It
 	// removes those whose indices apply returns; an error of apply, for its
-	// own status, says what is not known of them. It calls current with true
-	// once all that is held was applied, and with false when records may have
+	// own status, says what is not known of them. It calls known with nil once
+	// all that is held was applied, and with the reason when records may have
 	// been missed: meanwhile no session of the store is resumed. It returns
 	// only when ctx has ended.
-	Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), current func(bool)) error
+	Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), known func(error)) error
 }

@@ -43,6 +43,7 @@ type server struct {
 	asked    time.Time
 
 	refusing bool // writes
+	closed   bool // to reads of sessions
 }
 
 // verdict is what an answer says of its server.
@@ -50,7 +51,7 @@ type verdict int
 
 const (
 	answered verdict = iota // whatever it said
-	refused                 // it does not take this write: out of memory, no permission, disk full
+	refused                 // it does not take this write, out of memory or with its disk full, or permit this call
 	silent                  // it did not answer, or cannot serve anybody now
 	ignored                 // the caller gave up for reasons of its own
 )
@@ -126,6 +127,22 @@ func (s *server) wrote(err error) {
 	}
 }
 
+// read learns from a read of a session whether the server permits them. That it
+// answers is all that the breaker wants to know.
+func (s *server) read(err error) {
+	v := judge(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case v == refused && !s.closed:
+		s.closed = true
+		s.log.Error("store refuses reads: its sessions are not resumed", "server", s.address, "err", err)
+	case v == answered && s.closed:
+		s.closed = false
+		s.log.Info("store permits reads again", "server", s.address)
+	}
+}
+
 // trip stops asking. The caller holds mu.
 func (s *server) trip() {
 	now := time.Now()
@@ -172,12 +189,13 @@ type ServerStatus struct {
 	Since         time.Time `json:"since,omitzero"` // of Up's last change; zero: none yet
 	LastError     string    `json:"last_error,omitempty"`
 	RefusesWrites bool      `json:"refuses_writes"`
+	RefusesReads  bool      `json:"refuses_reads"` // of sessions
 }
 
 func (s *server) status() ServerStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := ServerStatus{Address: s.address, Up: !s.down, Since: s.since, RefusesWrites: s.refusing}
+	st := ServerStatus{Address: s.address, Up: !s.down, Since: s.since, RefusesWrites: s.refusing, RefusesReads: s.closed}
 	if s.lastErr != nil && s.down {
 		st.LastError = s.lastErr.Error()
 	}

@@ -41,7 +41,9 @@ func newReplica(t testing.TB, so Options, o session.Options) *replica {
 	s := open(t, so)
 	o.Store = s.Sessions()
 	o.StoreTimeout = s.o.Timeout
-	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
 	r, err := session.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -250,7 +250,7 @@ func watch(t testing.TB, c *Sessions, heard *records) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := c.Watch(ctx, heard.apply, heard.current.Store); err != nil {
+		if err := c.Watch(ctx, heard.apply, heard.know); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,10 +86,11 @@ func newVersion() string { return strconv.FormatInt(rand.Int64N(1<<62), 10) }
 // Watch calls apply with all records that are held, again soon after they or
 // the keys changed, and with each new one, until ctx ends; records may come
 // more than once. It removes those that apply says others stand for, and keeps
-// apply's error for the Status. It calls current with true once all that is held was applied, and with false when it
-// cannot look. In a cluster it does not: while the one master that has the
-// records is down nobody can add any, and the others' sessions go on.
-func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), current func(bool)) error {
+// apply's error for the Status. It calls known with nil once all that is held
+// was applied, and with the reason when it cannot look. In a cluster it does not
+// where a server does not answer: while the one master that has the records is
+// down nobody can add any, and the others' sessions go on.
+func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord, all bool) (superseded []int, err error), known func(error)) error {
 	sub := c.s.client.Subscribe(ctx, c.recordChannel())
 	defer sub.Close()
 	announced := sub.Channel()
@@ -96,15 +98,13 @@ func (c *Sessions) Watch(ctx context.Context, apply func(records []SharedRecord,
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
-		switch err := w.sync(ctx); {
-		case err == nil:
-			c.s.revocations.looked(w.problem)
-			current(true)
-		case c.s.o.Mode != Cluster:
-			c.s.revocations.looked(err)
-			current(false)
-		default:
-			c.s.revocations.looked(err)
+		err := w.sync(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.s.revocations.looked(cmp.Or(err, w.problem))
+		if err == nil || c.s.o.Mode != Cluster || judge(err) == refused {
+			known(err)
 		}
 		for looked := false; !looked; {
 			select {
@@ -176,14 +176,12 @@ func (w *recordWatch) sync(ctx context.Context) error {
 }
 
 // version changes with every record.
-func (c *Sessions) version(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	v, err := c.s.client.Get(ctx, c.recordVersion()).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return v, err
+func (c *Sessions) version(ctx context.Context) (version string, err error) {
+	err = c.look(ctx, probeTimeout, func(ctx context.Context) (err error) {
+		version, err = c.s.client.Get(ctx, c.recordVersion()).Result()
+		return err
+	})
+	return version, err
 }
 
 // readAll applies all records that are held, those that end first before the
@@ -213,12 +211,31 @@ func (w *recordWatch) readAll(ctx context.Context, ring *Keyring) error {
 }
 
 // members returns what is held, in the server's order: by End, then by bytes.
-func (c *Sessions) members(ctx context.Context) ([]redis.Z, error) {
-	ctx, cancel := context.WithTimeout(ctx, longCall)
+func (c *Sessions) members(ctx context.Context) (members []redis.Z, err error) {
+	err = c.look(ctx, longCall, func(ctx context.Context) (err error) {
+		members, err = c.s.client.ZRangeByScoreWithScores(ctx, c.recordSet(), &redis.ZRangeBy{
+			Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf",
+		}).Result()
+		return err
+	})
+	return members, err
+}
+
+// look makes a call that a Watch reads with. No breaker is asked, and none
+// learns from it: it comes once a second from each replica, which must know as
+// soon as the server answers whether that lost something.
+func (c *Sessions) look(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return c.s.client.ZRangeByScoreWithScores(ctx, c.recordSet(), &redis.ZRangeBy{
-		Min: fmt.Sprintf("(%d", time.Now().UnixMilli()), Max: "+inf",
-	}).Result()
+	err := call(ctx)
+	c.s.note(err)
+	switch {
+	case err == nil || errors.Is(err, redis.Nil):
+		return nil
+	case judge(err) == refused:
+		return refusal{fmt.Errorf("store: %w", err)}
+	}
+	return fmt.Errorf("store: %w", err)
 }
 
 func (c *Sessions) remove(ctx context.Context, members []any) error {

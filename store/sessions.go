@@ -157,8 +157,8 @@ func (c *Sessions) command(ch Change) (command, error) {
 	}}, nil
 }
 
-// refusal is the error of a write that a server does not take, so that trying
-// again is no use.
+// refusal is the error of a call that a server does not allow or take, so that
+// trying again is no use.
 type refusal struct{ error }
 
 func (e refusal) Unwrap() error { return e.error }

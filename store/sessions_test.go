@@ -491,6 +491,8 @@ func (r *records) apply(held []SharedRecord, all bool) ([]int, error) {
 	return nil, err
 }
 
+func (r *records) know(err error) { r.current.Store(err == nil) }
+
 func (r *records) has(s string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

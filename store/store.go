@@ -98,8 +98,11 @@ func (s *Store) do(ctx context.Context, key string, how access, call func(contex
 	}
 	err = call(ctx)
 	srv.report(key, err, how&urgent != 0)
-	if how&writing != 0 {
+	switch {
+	case how&writing != 0:
 		srv.wrote(err)
+	case how&urgent != 0:
+		srv.read(err)
 	}
 	s.note(err)
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -236,7 +239,8 @@ func (s *Store) Status() Status {
 // Stats count calls since the start.
 type Stats struct {
 	// Calls by outcome: ok, absent, timeout, error, refused (by the server),
-	// unavailable (not asked), corrupt (a value that did not open).
+	// unavailable (not asked), corrupt (a value that did not open). The look at
+	// the revocations, once a second, is one of them.
 	Calls map[string]uint64 `json:"calls"`
 	// Down is how many of the servers do not answer.
 	Down int `json:"down"`
