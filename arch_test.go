@@ -21,7 +21,7 @@ const module = "github.com/tlsproxy/tlsproxy/"
 // arrow more and none less. A new arrow is a decision: add it here with a record
 // in docs/adr.
 var arrows = map[string][]string{
-	"admin": {"certs", "front", "ocsp", "session", "upstream"},
+	"admin": {"certs", "front", "internal/memwatch", "ocsp", "session", "upstream"},
 	"cache": {},
 	"certs": {"internal/filelinks", "internal/pki"},
 	// clientauth checks client certificates; it meets front and ocsp at
@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/probe":     {},
 	"e2e":                {},
 	"internal/testtool":  {},
-	"metrics":            {"cache", "certs", "front", "ocsp", "proxy", "session", "store", "upstream"},
+	"metrics":            {"cache", "certs", "front", "internal/memwatch", "ocsp", "proxy", "session", "store", "upstream"},
 	"ocsp":               {"cache"},
 	"proxy":              {"upstream"},
 	"session":            {"cache"},

@@ -458,7 +458,7 @@ func TestStatusFields(t *testing.T) {
 	}
 	want := []string{
 		"admin", "caches", "certificate_stats", "certificates", "client_auth", "config", "draining", "front", "http", "listeners",
-		"not_ready", "now", "ocsp", "ready", "runtime", "sessions", "staples", "started", "store", "upgraded", "upstreams",
+		"memory", "not_ready", "now", "ocsp", "ready", "runtime", "sessions", "staples", "started", "store", "upgraded", "upstreams",
 		"uptime_seconds", "version",
 	}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/session"
 	"github.com/tlsproxy/tlsproxy/upstream"
@@ -41,6 +42,7 @@ type Status struct {
 	Sessions         session.Status           `json:"sessions"`
 	ClientAuth       []ClientAuth             `json:"client_auth"`
 	Caches           []Cache                  `json:"caches"`
+	Memory           memwatch.Status          `json:"memory"` // and what was dropped because it was short
 	Upstreams        []upstream.Status        `json:"upstreams"`
 	Store            *Store                   `json:"store"` // null: no shared store is configured
 

@@ -30,6 +30,7 @@ import (
 
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 	"github.com/tlsproxy/tlsproxy/ocsp"
 	"github.com/tlsproxy/tlsproxy/proxy"
 	"github.com/tlsproxy/tlsproxy/session"
@@ -53,6 +54,7 @@ type Options struct {
 	ClientOCSP   func() ocsp.CheckerStats        // the checks of client certificates, with their cache
 	Certificates func() []certs.Status
 	CertStats    func() certs.Stats
+	Memory       func() memwatch.Status
 	ClientAuth   func() []ClientAuth
 	Upstreams    func() []upstream.Status
 	Store        func() store.Status
@@ -122,6 +124,7 @@ func pulled(o Options) []prometheus.Collector {
 	add(o.ClientOCSP != nil, func() prometheus.Collector { return clientOCSPCollector(o.ClientOCSP) })
 	add(o.Certificates != nil, func() prometheus.Collector { return certificateCollector(o.Certificates, o.Staples) })
 	add(o.CertStats != nil, func() prometheus.Collector { return certStatsCollector(o.CertStats) })
+	add(o.Memory != nil, func() prometheus.Collector { return memoryCollector(o.Memory) })
 	add(o.ClientAuth != nil, func() prometheus.Collector { return clientAuthCollector(o.ClientAuth) })
 	add(o.Upstreams != nil, func() prometheus.Collector { return upstreamCollector(o.Upstreams) })
 	add(o.Store != nil, func() prometheus.Collector { return storeCollector(o.Store) })

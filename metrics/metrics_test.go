@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/metrics"
@@ -43,7 +44,7 @@ func everything(t *testing.T) *metrics.Metrics {
 		Store:   s.store.Status,
 		Version: "v0.0.0-test", Front: s.front.Stats, Upgraded: s.upgrades.Len, Sessions: s.sessions.Stats,
 		OCSP: s.stapler.Stats, Staples: s.stapler.Status, ClientOCSP: func() ocsp.CheckerStats { return ocsp.CheckerStats{} },
-		Certificates: s.certs.Status, CertStats: s.certs.Stats,
+		Certificates: s.certs.Status, CertStats: s.certs.Stats, Memory: func() memwatch.Status { return memwatch.Status{} },
 		ClientAuth: func() []metrics.ClientAuth { return []metrics.ClientAuth{{Site: "a", CRLExpiry: time.Now()}} },
 		Upstreams:  func() []upstream.Status { return []upstream.Status{s.pool.Status()} },
 		AccessLog:  s.access.Stats,

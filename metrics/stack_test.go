@@ -23,6 +23,7 @@ import (
 	"github.com/tlsproxy/tlsproxy/admin"
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
 	"github.com/tlsproxy/tlsproxy/metrics"
@@ -208,6 +209,7 @@ func (s *stack) newMetrics(t *testing.T, logger *slog.Logger) {
 		Staples:      s.stapler.Status,
 		Certificates: s.certs.Status,
 		CertStats:    s.certs.Stats,
+		Memory:       must(memwatch.New(memwatch.Options{Shed: func(int64) int64 { return 0 }})).Status,
 		Upstreams:    func() []upstream.Status { return []upstream.Status{s.pool.Status()} },
 		AccessLog:    s.access.Stats,
 		Config:       s.configStats,

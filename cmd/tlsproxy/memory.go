@@ -4,21 +4,22 @@ import (
 	"context"
 	"runtime/debug"
 
+	"github.com/tlsproxy/tlsproxy/config"
 	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 )
+
+func (p *program) buildMemory(*config.Config) (err error) {
+	p.memory, err = memwatch.New(memwatch.Options{Limit: memwatch.Limit(), Shed: p.shedSessions, Logger: p.log})
+	return err
+}
 
 // watchMemory drops sessions, which cost their clients a full handshake, before
 // the process is killed for its memory, which costs everybody everything.
 func (p *program) watchMemory(ctx context.Context) error {
-	limit := memwatch.Limit()
-	if limit > 0 {
+	if limit := p.memory.Status().Limit; limit > 0 {
 		debug.SetMemoryLimit(limit) // the collector works harder near it, too
 	}
-	watcher, err := memwatch.New(memwatch.Options{Limit: limit, Shed: p.shedSessions, Logger: p.log})
-	if err != nil {
-		return err
-	}
-	return watcher.Run(ctx)
+	return p.memory.Run(ctx)
 }
 
 // shedSessions drops about so many bytes of sessions, least recently used

@@ -16,6 +16,7 @@ import (
 	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/config"
 	"github.com/tlsproxy/tlsproxy/front"
+	"github.com/tlsproxy/tlsproxy/internal/memwatch"
 	"github.com/tlsproxy/tlsproxy/internal/pki"
 	"github.com/tlsproxy/tlsproxy/metrics"
 	"github.com/tlsproxy/tlsproxy/ocsp"
@@ -37,6 +38,7 @@ type program struct {
 	stapler *ocsp.Stapler // nil: stapling is off
 	checker *ocsp.ClientChecker
 	resumer *session.Resumer
+	memory  *memwatch.Watcher
 	shared  *store.Store // nil: no store is configured
 	front   *front.Front
 	web     *webServer
@@ -67,7 +69,7 @@ func newProgram(cfg *config.Config, path string, stdout, stderr io.Writer) (*pro
 	p.log = slog.New(p.logs)
 	p.access = newAccessLog(stdout, stderr, p.log)
 	for _, build := range []func(*config.Config) error{
-		p.buildStore, p.buildCerts, p.buildStapler, p.buildChecker, p.buildResumer, p.buildMetrics, p.buildFront,
+		p.buildStore, p.buildCerts, p.buildStapler, p.buildChecker, p.buildResumer, p.buildMemory, p.buildMetrics, p.buildFront,
 	} {
 		if err := build(cfg); err != nil {
 			return nil, err
