@@ -55,19 +55,16 @@ func (v *validator) listeners() {
 		v.add("listeners", `none: give at least one, such as {address: ":8443"}`)
 	}
 	var taken []socket
+	for _, p := range v.c.sockets() {
+		taken = v.address(p.path, p.address, taken)
+	}
 	for i, l := range v.c.Listeners {
-		path := idx("listeners", i)
-		taken = v.address(path+".address", l.Address, taken)
-		v.proxyProtocol(path, l.ProxyProtocol, l.TrustedProxies)
+		v.proxyProtocol(idx("listeners", i), l.ProxyProtocol, l.TrustedProxies)
 	}
 	if h := v.c.HTTP; h.Address != "" {
-		taken = v.address("http.address", h.Address, taken)
 		v.proxyProtocol("http", h.ProxyProtocol, h.TrustedProxies)
 	} else {
 		v.needless("http", "address", "without address", "redirect_port", "proxy_protocol", "trusted_proxies")
-	}
-	if a := v.c.Admin.Address; a != "off" {
-		v.address("admin.address", a, taken)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestPortInUse(t *testing.T) {
 	if status := p.wait(); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
-	for _, want := range []string{"config.yaml:3", "listeners[0].address", p.addr, "address already in use"} {
+	for _, want := range []string{"config.yaml:3", "listeners[0].address", p.addr, "address already in use: by another process"} {
 		if !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("the error does not say %q:\n%s", want, p.stderr)
 		}

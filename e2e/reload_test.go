@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
@@ -228,6 +229,49 @@ func TestReloadMovesListeners(t *testing.T) {
 		}
 		return err != nil
 	})
+}
+
+// TestReloadOntoOwnAddress: a reload that would have to give up a listener
+// before it has the next is refused, says which one is in the way, and works by
+// way of another port.
+func TestReloadOntoOwnAddress(t *testing.T) {
+	p := startProxy(t, echoConfig)
+	_, pool := p.devCA()
+	_, port, _ := net.SplitHostPort(p.addr)
+	everywhere := strings.Replace(echoConfig, "{{tls}}", ":"+port, 1)
+	exchanged := strings.Replace(echoConfig, "{{http}}", p.admin, 1) + "\nadmin: {address: \"{{http}}\"}\n"
+	for text, wants := range map[string][]string{
+		everywhere: {fmt.Sprintf("config.yaml:3: listeners[0].address: listener \":%s\"", port), fmt.Sprintf("by %q, listeners[0].address of the configuration in force", p.addr)},
+		exchanged: {
+			"http.address: ", fmt.Sprintf("by %q, admin.address of the configuration in force", p.admin),
+			"admin.address: ", fmt.Sprintf("by %q, http.address of the configuration in force", p.http),
+		},
+	} {
+		p.writeConfig(text)
+		code, body := p.reload()
+		if code == http.StatusOK {
+			t.Fatalf("a reload onto an own address was not refused: %s", body)
+		}
+		var said struct{ Error string }
+		if err := json.Unmarshal([]byte(body), &said); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		for _, want := range wants {
+			if !strings.Contains(said.Error, want) {
+				t.Errorf("the refusal does not say %q:\n%s", want, said.Error)
+			}
+		}
+	}
+	if _, err := p.servedSerial(pool, "localhost"); err != nil {
+		t.Errorf("the listener does not serve after refused reloads: %v", err)
+	}
+	for _, address := range []string{fmt.Sprintf("127.0.0.1:%d", testtool.FreePort(t)), ":" + port} {
+		p.writeConfig(strings.Replace(echoConfig, "{{tls}}", address, 1))
+		p.mustReload()
+	}
+	if _, err := p.servedSerial(pool, "localhost"); err != nil {
+		t.Errorf("the listener does not serve on every address: %v", err)
+	}
 }
 
 // TestSessionsSurviveReload: a site whose policy did not change keeps its

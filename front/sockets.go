@@ -122,10 +122,7 @@ func (s *sockets) inherit(fd int) (net.Listener, error) {
 
 // explainListen adds to an error what to do about it.
 func explainListen(err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w: another process, or another listener of this one, has it", err)
-	case errors.Is(err, syscall.EACCES):
+	if errors.Is(err, syscall.EACCES) {
 		return fmt.Errorf("%w: ports below 1024 need the capability CAP_NET_BIND_SERVICE", err)
 	}
 	return err

@@ -205,12 +205,12 @@ func (p *program) load(ctx context.Context, g *generation) error {
 	}
 	change, listenErr := p.front.Prepare(frontConfig(g))
 	if listenErr != nil {
-		listenErr = listenerErrors(g.cfg, listenErr)
+		listenErr = p.listenerErrors(g.cfg, listenErr)
 	}
-	plainErr := g.cfg.At("http.address", p.plain.prepare(g.cfg.HTTP.Address, httpSettingsOf(g.cfg)))
-	adminErr := g.cfg.At("admin.address", p.admin.prepare(adminListenAddress(g.cfg), plainSettingsOf(g.cfg)))
+	plainErr := p.explainInUse(g.cfg.HTTP.Address, p.plain.prepare(g.cfg.HTTP.Address, httpSettingsOf(g.cfg)))
+	adminErr := p.explainInUse(g.cfg.Admin.Address, p.admin.prepare(adminListenAddress(g.cfg), plainSettingsOf(g.cfg)))
 	accessErr := g.cfg.At("access_log.output", p.access.prepare(g.cfg.AccessLog))
-	if err := errors.Join(certErr, listenErr, plainErr, adminErr, accessErr); err != nil {
+	if err := errors.Join(certErr, listenErr, g.cfg.At("http.address", plainErr), g.cfg.At("admin.address", adminErr), accessErr); err != nil {
 		if set != nil {
 			p.certs.Discard(set)
 		}
