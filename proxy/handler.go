@@ -236,7 +236,11 @@ func modifyResponse(res *http.Response) error {
 		// broken response.
 		delete(res.Header, "Content-Length")
 	}
+	if res.Header["Content-Type"] == nil {
+		ex.Header()["Content-Type"] = nil // net/http would guess one, which is the client's to do or not
+	}
 	ex.site.response.apply(res.Header)
+	ex.site.response.withhold(ex.Header())
 	return nil
 }
 

@@ -150,6 +150,16 @@ func (r headerRules) stripTrailer(t http.Header) {
 	}
 }
 
+// withhold keeps net/http from putting back what was removed from a response:
+// it takes a name without values for a wish to send none.
+func (r headerRules) withhold(h http.Header) {
+	for name, values := range r.set {
+		if values == nil {
+			h[name] = nil
+		}
+	}
+}
+
 // stripUpgrade makes an upgrade the proxy will not pass on an ordinary request, as
 // RFC 9110 (section 7.8) lets any server do. To HTTP/2 and to TLS a backend must not
 // switch: what came then would bypass the proxy's rules.

@@ -355,6 +355,47 @@ func TestHeaderRules(t *testing.T) {
 	})
 }
 
+// A response without a type gets none: to guess HTML would make a script of text.
+func TestContentTypeIsNotGuessed(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, proto string) {
+		up := backend(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = nil
+			fmt.Fprint(w, "<html>")
+		})
+		res, body := startRig(t, proto, up, nil).get("/")
+		if got, there := res.Header["Content-Type"]; there || body != "<html>" {
+			t.Errorf("got %q with type %q, want it without", body, got)
+		}
+	})
+}
+
+// What is removed is not put back by net/http, which adds some headers where
+// there are none.
+func TestRemovedHeadersStayAway(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, proto string) {
+		up := backend(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Date", "Mon, 02 Jan 2006 15:04:05 GMT")
+			w.Header().Set("Content-Type", "text/html")
+			for _, name := range []string{"User-Agent", "Accept-Encoding"} {
+				fmt.Fprintf(w, "<html>%s %q", name, r.Header[name])
+			}
+		})
+		r := startRig(t, proto, up, func(o *Options) {
+			o.Sites[0].Request.Remove = []string{"user-agent", "accept-encoding"}
+			o.Sites[0].Response.Remove = []string{"date", "content-type"}
+		})
+		res, body := r.get("/")
+		for _, name := range []string{"Date", "Content-Type"} {
+			if got, there := res.Header[name]; there {
+				t.Errorf("the client got %s %q", name, got)
+			}
+		}
+		if want := "<html>User-Agent []<html>Accept-Encoding []"; body != want {
+			t.Errorf("the backend got %q, want %q", body, want)
+		}
+	})
+}
+
 func TestHSTSIsTheBackendsToChange(t *testing.T) {
 	up := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=0")
