@@ -7,23 +7,23 @@ import "time"
 type Certificate struct {
 	// Cert is a file with a certificate and its chain, PEM in any order. Read
 	// again when it changes.
-	Cert string `yaml:"cert"`
+	Cert string `yaml:"cert" file:"true"`
 
 	// Key is the file with its private key, in PEM, possibly encrypted.
-	Key string `yaml:"key"`
+	Key string `yaml:"key" file:"true"`
 
 	// PKCS12 is a file with a certificate, its chain and its key.
-	PKCS12 string `yaml:"pkcs12"`
+	PKCS12 string `yaml:"pkcs12" file:"true"`
 
 	// Directory holds pairs, in it and in its direct subdirectories: x.crt (or
 	// .cer, .pem) with x.key, x.pem with x-key.pem, fullchain.pem with
 	// privkey.pem, tls.crt with tls.key, one x.pem that holds both, x.p12 or
 	// x.pfx. They come and go while the proxy runs.
-	Directory string `yaml:"directory"`
+	Directory string `yaml:"directory" file:"true"`
 
 	// PassphraseFile holds the passphrase of an encrypted Key or PKCS12, or
 	// of the keys in Directory.
-	PassphraseFile string `yaml:"passphrase_file"`
+	PassphraseFile string `yaml:"passphrase_file" file:"true"`
 
 	// ACME obtains and renews certificates.
 	ACME *ACME `yaml:"acme"`
@@ -58,7 +58,7 @@ type ACME struct {
 
 	// CAFile holds the CAs to trust for the directory's own certificate, in
 	// PEM. Default: those of the system.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" file:"true"`
 
 	// Profile is the certificate profile to ask for. Default: the CA's.
 	Profile string `yaml:"profile"`
@@ -101,7 +101,7 @@ type Issuer struct {
 	Directory string `yaml:"directory"`
 
 	// CAFile is as in [ACME.CAFile].
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" file:"true"`
 
 	// Profile is as in [ACME.Profile].
 	Profile string `yaml:"profile"`
@@ -116,7 +116,7 @@ type EAB struct {
 	KeyID string `yaml:"key_id"`
 
 	// KeyFile holds the MAC key that the CA gave, base64url.
-	KeyFile string `yaml:"key_file"`
+	KeyFile string `yaml:"key_file" file:"true"`
 }
 
 // DNS answers dns-01 challenges by dynamic updates.
@@ -146,7 +146,7 @@ type RFC2136 struct {
 	KeyAlgorithm TSIGAlgorithm `yaml:"key_algorithm" default:"hmac-sha256"`
 
 	// KeyFile holds the key, base64.
-	KeyFile string `yaml:"key_file"`
+	KeyFile string `yaml:"key_file" file:"true"`
 }
 
 // OnDemand obtains certificates for names as clients ask for them, but never for

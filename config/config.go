@@ -14,6 +14,9 @@
 // step reports everything it finds, with file and line, so that one run shows
 // all there is to mend.
 //
+// Names of files are absolute when a file is loaded: relative ones begin at the
+// working directory.
+//
 // The conventions hold everywhere. Zero or absent means the documented
 // default. Off is a word, never a zero; in the Go fields it is a negative
 // number. Secrets are named by file, never written into the configuration.

@@ -20,6 +20,7 @@ func setDefaults(c *Config) {
 		inheritTLS(&c.Sites[i].TLS.TLS, &c.TLS)
 	}
 	fillTags(reflect.ValueOf(c).Elem())
+	absoluteFiles(reflect.ValueOf(c).Elem(), "")
 	canonicalHosts(c)
 
 	for i := range c.Sites {

@@ -46,7 +46,7 @@ type ClientAuth struct {
 	// CAFile is a file of the CAs that may have issued client certificates, or
 	// a list of files, in PEM. Read again when they change. In mode request
 	// they are only named to the client, as a hint.
-	CAFile Strings `yaml:"ca_file"`
+	CAFile Strings `yaml:"ca_file" file:"true"`
 
 	// Allow narrows who is let in to certificates that match one entry:
 	// dns:NAME, dns:*.NAME, email:ADDRESS, uri:URI, ip:NETWORK, cn:NAME,
@@ -56,12 +56,12 @@ type ClientAuth struct {
 
 	// AllowFile is a file of such entries, one a line, or a list of files. Read
 	// again when they change. A file without entries lets nobody in.
-	AllowFile Strings `yaml:"allow_file"`
+	AllowFile Strings `yaml:"allow_file" file:"true"`
 
 	// CRLFile is a file of CRLs, complete or delta, or a list of files, in PEM
 	// or DER. Read again when they change. Given any, every certificate
 	// below the CA must be covered by a current CRL.
-	CRLFile Strings `yaml:"crl_file"`
+	CRLFile Strings `yaml:"crl_file" file:"true"`
 
 	// AllowExpiredCRL goes on using a CRL after its nextUpdate. Otherwise it
 	// covers nothing, and its issuer's certificates are refused.
@@ -173,7 +173,7 @@ type Store struct {
 	// KeyFile holds the keys that seal what is stored, one a line, in
 	// hexadecimal or base64, 32 bytes each: the first seals, all open. The
 	// same on every replica. Read again when it changes.
-	KeyFile string `yaml:"key_file"`
+	KeyFile string `yaml:"key_file" file:"true"`
 
 	// Timeout is what a handshake may wait for the store.
 	Timeout time.Duration `yaml:"timeout" default:"50ms" min:"1ms" max:"10s"`
@@ -199,13 +199,13 @@ type Redis struct {
 	Username string `yaml:"username"`
 
 	// PasswordFile holds the password.
-	PasswordFile string `yaml:"password_file"`
+	PasswordFile string `yaml:"password_file" file:"true"`
 
 	// SentinelUsername is the ACL user on the Sentinels.
 	SentinelUsername string `yaml:"sentinel_username"`
 
 	// SentinelPasswordFile holds the password for the Sentinels.
-	SentinelPasswordFile string `yaml:"sentinel_password_file"`
+	SentinelPasswordFile string `yaml:"sentinel_password_file" file:"true"`
 
 	// DB is the number of the database; not in mode cluster.
 	DB int `yaml:"db" max:"65535"`
@@ -224,13 +224,13 @@ type Redis struct {
 // verified in every case.
 type ClientTLS struct {
 	// CAFile holds the CAs to trust, in PEM. Default: those of the system.
-	CAFile string `yaml:"ca_file"`
+	CAFile string `yaml:"ca_file" file:"true"`
 
 	// Cert is a certificate chain to present, in PEM.
-	Cert string `yaml:"cert"`
+	Cert string `yaml:"cert" file:"true"`
 
 	// Key is its key, in PEM.
-	Key string `yaml:"key"`
+	Key string `yaml:"key" file:"true"`
 
 	// ServerName is the name sent (SNI) and verified. Default: the host
 	// connected to.

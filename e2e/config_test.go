@@ -100,6 +100,13 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
+// TestRelativeFiles: an error names the absolute path of a file that was given
+// as a relative one.
+func TestRelativeFiles(t *testing.T) {
+	p := newProxy(t, strings.NewReplacer("{{dir}}/tls.crt", "tls.crt", "{{dir}}/tls.key", "sub/tls.key").Replace(filesConfig))
+	p.refused("certificates[0].cert: open "+p.dir+"/tls.crt: no such file", "certificates[0].key: open "+p.dir+"/sub/tls.key: no such file")
+}
+
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args   []string
