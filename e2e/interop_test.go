@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -254,27 +253,5 @@ func TestPlainHTTP(t *testing.T) {
 	}
 	if n := p.metric("tlsproxy_handshake_failures_total", `reason="plain_http"`); n != 1 {
 		t.Errorf("tlsproxy_handshake_failures_total{reason=plain_http} = %v, want 1", n)
-	}
-}
-
-// TestExampleFile is the README's first command: the example configuration
-// runs as it is, in a directory that it does not write to.
-func TestExampleFile(t *testing.T) {
-	text, err := os.ReadFile("../config.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newProxy(t, "")
-	state := t.TempDir()
-	p.write("config.yaml", strings.NewReplacer(
-		"127.0.0.1:8443", p.addr, "127.0.0.1:8080", p.http, "127.0.0.1:9090", p.admin).Replace(string(text)))
-	p.start("STATE_DIRECTORY=" + state)
-	p.waitReady()
-	entries, err := os.ReadDir(p.dir)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the working directory holds %v (%v), want config.yaml alone", entries, err)
-	}
-	if _, err := os.Stat(filepath.Join(state, "local", "ca.crt")); err != nil {
-		t.Error(err)
 	}
 }
