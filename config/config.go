@@ -210,7 +210,7 @@ type Shutdown struct {
 	// begun to say no, so that balancers notice. Default: none.
 	Delay time.Duration `yaml:"delay" max:"1h"`
 
-	// Grace is how long requests in flight may still take.
+	// Grace is how long requests in flight or on their way may still take.
 	Grace time.Duration `yaml:"grace" default:"30s" max:"24h"`
 
 	// UpgradedGrace is the same for upgraded connections such as WebSocket.

@@ -136,8 +136,8 @@ func (ex *exchange) WriteHeader(status int) {
 		ex.wrote = true
 		ex.record.Status = status
 		ex.body.responding()
-		if ex.handler.opts.LastAnswers {
-			ex.Header().Set("Connection", "close") // net/http makes GOAWAY of it over HTTP/2
+		if closing := ex.handler.opts.Closing; closing != nil && closing() {
+			ex.Header().Set("Connection", "close") // net/http makes a GOAWAY of it over HTTP/2
 		}
 	}
 	ex.extendWrite()

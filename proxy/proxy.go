@@ -162,9 +162,9 @@ type Options struct {
 	// the socket does not take is the server's to bound
 	// ([http.HTTP2Config].WriteByteTimeout).
 	StreamWriteTimeout time.Duration
-	// LastAnswers makes every answer the last of its connection, by Connection: close
-	// or GOAWAY; an upgraded connection goes on.
-	LastAnswers bool
+	// Closing reports whether connections are to end with the response that begins,
+	// which then tells the client so; nil means never.
+	Closing func() bool
 	// Logger takes what goes wrong, per request at debug level; nil means
 	// [slog.Default].
 	Logger *slog.Logger

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -417,4 +418,21 @@ func TestEcho(t *testing.T) {
 			t.Errorf("HEAD: %d bytes, Content-Length %d", len(body), res.ContentLength)
 		}
 	})
+}
+
+// While connections are to end, responses say so, also those whose requests
+// came before, and errors.
+func TestClosing(t *testing.T) {
+	var closing atomic.Bool
+	r := startRig(t, h1, backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if closing.Store(true); r.URL.Path == "/cut" {
+			panic(http.ErrAbortHandler)
+		}
+	}), func(o *Options) { o.Closing = closing.Load })
+	for _, path := range []string{"/", "/cut"} {
+		closing.Store(false)
+		if res, _ := r.get(path); !res.Close {
+			t.Errorf("%s: %s does not end the connection", path, res.Status)
+		}
+	}
 }

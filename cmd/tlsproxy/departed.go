@@ -35,7 +35,7 @@ func (p *program) buildDeparted(g *generation) error {
 	}
 	for address, d := range g.departed {
 		options := p.handlerOptions(g, departedSites(g, d.sites), d.trusted)
-		options.LastAnswers = true
+		options.Closing = func() bool { return true } // an upgraded connection goes on
 		handler, err := proxy.New(options)
 		if err != nil {
 			return err

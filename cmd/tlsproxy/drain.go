@@ -20,6 +20,7 @@ func (p *program) drain(now context.Context, stopAccepting func() <-chan struct{
 	notifySystemd("STOPPING=1")
 
 	wait(now, shutdown.Delay)
+	p.web.announceClose()
 	grace, cancel := context.WithTimeout(now, shutdown.Grace)
 	defer cancel()
 	p.drainHandshakes(grace, stopAccepting())

@@ -48,6 +48,7 @@ func (p *program) handlerOptions(g *generation, sites []proxy.Site, trusted []ne
 		ReadTimeout:        g.cfg.Timeouts.Read,
 		WriteTimeout:       -1, // front bounds each write to the socket
 		StreamWriteTimeout: g.cfg.Timeouts.Write,
+		Closing:            func() bool { return p.web.closing.Load() },
 		IdentityHeaders:    identityHeaders(g.cfg),
 		Logger:             p.log,
 	}

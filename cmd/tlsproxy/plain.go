@@ -70,13 +70,13 @@ type plainServer struct {
 
 	mu        sync.Mutex
 	address   string // as configured; "" when there is none
-	server    *http.Server
+	server    *httpServer
 	bounds    plainBounds            // of server
 	sockets   []net.Listener         // of server; systemd may pass several
 	listeners []*front.ProxyListener // on the sockets
 	next      []net.Listener         // prepared, not yet installed
 	nextAddr  string
-	running   sync.WaitGroup
+	running   sync.WaitGroup // ends of servers before
 }
 
 func newPlainServer(name string, f *front.Front, handler http.Handler, log *slog.Logger) *plainServer {
@@ -153,24 +153,37 @@ func (s *plainServer) install(settings plainSettings) {
 		for _, ln := range s.listeners {
 			ln.Close() // at once: the next reload may want the address again
 		}
-		s.running.Go(func() { s.stop(context.Background(), old) })
+		s.running.Go(func() { stop(context.Background(), old) })
 	}
 	s.address, s.server, s.sockets, s.listeners = s.nextAddr, nil, s.next, nil
 	if s.next == nil {
 		return
 	}
-	s.server, s.bounds = settings.server(s.handler, s.log), settings.plainBounds
+	s.server, s.bounds = s.newServer(settings), settings.plainBounds
 	for _, ln := range s.next {
 		s.serve(s.server, front.NewProxyListener(ln), settings)
 	}
 	s.next = nil
 }
 
-func (s *plainServer) serve(server *http.Server, ln *front.ProxyListener, settings plainSettings) {
+// newServer makes a server whose responses say that the connection ends when the
+// server does.
+func (s *plainServer) newServer(settings plainSettings) *httpServer {
+	var server *httpServer
+	server = newHTTPServer(settings.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if server.ending.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		s.handler.ServeHTTP(w, r)
+	}), s.log), false)
+	return server
+}
+
+func (s *plainServer) serve(server *httpServer, ln *front.ProxyListener, settings plainSettings) {
 	ln.Configure(settings.proxyMode, settings.trusted)
 	s.listeners = append(s.listeners, ln)
-	s.running.Go(func() {
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+	server.serve(ln, func(err error) {
+		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			s.log.Error("listener ended", "listener", s.name, "err", err)
 		}
 	})
@@ -179,12 +192,11 @@ func (s *plainServer) serve(server *http.Server, ln *front.ProxyListener, settin
 // plainGrace bounds how long a plain listener that is given up may finish.
 const plainGrace = 5 * time.Second
 
-func (s *plainServer) stop(now context.Context, server *http.Server) {
+// stop ends a server whose listeners are closed.
+func stop(now context.Context, server *httpServer) {
 	ctx, cancel := context.WithTimeout(now, plainGrace)
 	defer cancel()
-	if server.Shutdown(ctx) != nil {
-		server.Close()
-	}
+	_ = server.shutdown(ctx) // what the grace was too short for is closed
 }
 
 // shutdown stops serving and waits for everything that was started, at the
@@ -192,9 +204,12 @@ func (s *plainServer) stop(now context.Context, server *http.Server) {
 func (s *plainServer) shutdown(now context.Context) {
 	s.mu.Lock()
 	server := s.server
+	for _, ln := range s.listeners {
+		ln.Close()
+	}
 	s.mu.Unlock()
 	if server != nil {
-		s.stop(now, server)
+		stop(now, server)
 	}
 	s.running.Wait()
 }

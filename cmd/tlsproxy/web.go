@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/config"
@@ -38,13 +39,22 @@ func (s webSettings) server(handler http.Handler, log *slog.Logger) *http.Server
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    s.maxHeader,
 		// A slow stream may be slow: each write has its time, the response has
-		// not (front bounds the writes of HTTP/1).
+		// not. front bounds the writes of HTTP/1, and proxy those that wait for
+		// the window of an HTTP/2 stream.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: s.maxStreams, WriteByteTimeout: s.write, MaxReadFrameSize: maxReadFrame,
 		},
-		ConnContext: front.ConnContext,
+		ConnContext: connContext,
 		ErrorLog:    httpLog(log),
 	}
+}
+
+// connContext gives requests what front knows of their connection.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	if watched, ok := c.(*watchedConn); ok {
+		c = watched.Conn
+	}
+	return front.ConnContext(ctx, c)
 }
 
 // maxReadFrame is the least that RFC 9113 (section 4.2) allows, and what other
@@ -61,40 +71,90 @@ type webServer struct {
 	handler http.Handler
 	log     *slog.Logger
 
+	closing atomic.Bool   // responses are to say that their connection ends
+	handed  chan struct{} // closed when run hands over nothing more
+
 	mu       sync.Mutex
 	settings webSettings
-	feed     *feed          // of the server that gets new connections
-	servers  []*http.Server // that one last
-	running  sync.WaitGroup
+	current  *webEntry              // gets new connections
+	servers  map[*webEntry]struct{} // that one, and those that have connections left
+}
+
+// webEntry is the way in to the server of one protocol each.
+type webEntry struct{ http1, http2 *fedServer }
+
+// fedServer is a server with the listener that it gets its connections from.
+type fedServer struct {
+	*httpServer
+	feed *feed
+}
+
+func (e *webEntry) each() []*fedServer { return []*fedServer{e.http1, e.http2} }
+
+// of is the server for a connection.
+func (e *webEntry) of(c net.Conn) *fedServer {
+	if info := front.ConnOf(c); info != nil && info.ALPN == "h2" {
+		return e.http2
+	}
+	return e.http1
 }
 
 func newWebServer(conns net.Listener, handler http.Handler, log *slog.Logger) *webServer {
-	return &webServer{conns: conns, handler: handler, log: log}
+	return &webServer{
+		conns: conns, handler: handler, log: log,
+		handed: make(chan struct{}), servers: make(map[*webEntry]struct{}),
+	}
 }
 
 // configure puts settings in force for connections that come from now on.
 func (w *webServer) configure(s webSettings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.feed != nil && w.settings == s {
+	if w.current != nil && w.settings == s {
 		return
 	}
-	server, next := s.server(w.handler, w.log), newFeed(w.conns.Addr())
-	w.running.Go(func() {
+	next := &webEntry{http1: w.start(s, false), http2: w.start(s, true)}
+	if w.current != nil {
+		w.current.close()
+	}
+	w.settings, w.current = s, next
+	w.servers[next] = struct{}{}
+	go w.forgetUnused(next)
+}
+
+func (w *webServer) start(s webSettings, http2 bool) *fedServer {
+	server := &fedServer{newHTTPServer(s.server(w.handler, w.log), http2), newFeed(w.conns.Addr())}
+	server.serve(server.feed, func(err error) {
 		// Serve returns when its feed ends, which is how a server is retired.
-		if err := server.Serve(next); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			w.log.Error("http server ended", "err", err)
 		}
 	})
-	if w.feed != nil {
-		w.feed.Close()
+	return server
+}
+
+// close lets no connection in any more.
+func (e *webEntry) close() {
+	for _, server := range e.each() {
+		server.feed.Close()
 	}
-	w.settings, w.feed, w.servers = s, next, append(w.servers, server)
+}
+
+// forgetUnused drops servers when they were retired and their last connection
+// has gone.
+func (w *webServer) forgetUnused(e *webEntry) {
+	for _, server := range e.each() {
+		server.wait()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.servers, e)
 }
 
 // run hands connections to the current server until the listener that they
 // come from is closed.
 func (w *webServer) run() error {
+	defer close(w.handed)
 	for {
 		conn, err := w.conns.Accept()
 		if err != nil {
@@ -110,43 +170,59 @@ func (w *webServer) run() error {
 // hand gives a connection to the current server, or to its successor when it
 // was retired meanwhile; false means that nobody takes connections any more.
 func (w *webServer) hand(conn net.Conn) bool {
-	for last := (*feed)(nil); ; {
-		next := w.current()
+	for last := (*webEntry)(nil); ; {
+		next := w.entry()
 		if next == last {
 			return false
 		}
-		if next.put(conn) {
+		if next.of(conn).feed.put(conn) {
 			return true
 		}
 		last = next
 	}
 }
 
-func (w *webServer) current() *feed {
+func (w *webServer) entry() *webEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.feed
+	return w.current
 }
 
-// shutdown lets requests in flight end, telling clients to go (GOAWAY,
-// Connection: close), and closes what is left when ctx is done.
+// announceClose makes each response tell its client that the connection ends.
+func (w *webServer) announceClose() { w.closing.Store(true) }
+
+// shutdown lets requests in flight and on their way end, telling clients to go
+// (GOAWAY, Connection: close), and closes what is left when ctx is done.
 func (w *webServer) shutdown(ctx context.Context) error {
-	w.mu.Lock()
-	servers := w.servers
-	w.mu.Unlock()
+	w.announceClose()
 	w.conns.Close()
-	errs := make([]error, len(servers))
+	<-w.handed // what was accepted has its server now
 	var all sync.WaitGroup
-	for i, server := range servers {
+	var cut atomic.Bool
+	for _, server := range w.retireAll() {
 		all.Go(func() {
-			if errs[i] = server.Shutdown(ctx); errs[i] != nil {
-				server.Close()
+			if server.shutdown(ctx) != nil {
+				cut.Store(true)
 			}
 		})
 	}
 	all.Wait()
-	w.running.Wait()
-	return errors.Join(errs...)
+	if cut.Load() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// retireAll closes every feed and returns the servers.
+func (w *webServer) retireAll() []*fedServer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*fedServer
+	for entry := range w.servers {
+		entry.close()
+		all = append(all, entry.each()...)
+	}
+	return all
 }
 
 // feed is a listener that is handed its connections.
