@@ -43,6 +43,7 @@ func (s webSettings) server(handler http.Handler, log *slog.Logger) *http.Server
 		// the window of an HTTP/2 stream.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: s.maxStreams, WriteByteTimeout: s.write, MaxReadFrameSize: maxReadFrame,
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
 		},
 		ConnContext: connContext,
 		ErrorLog:    httpLog(log),
@@ -56,6 +57,13 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	}
 	return front.ConnContext(ctx, c)
 }
+
+// The time for idle connections does not run while a stream is open, and a
+// stream may be silent. A client who is gone for good is found by a ping.
+const (
+	pingAfter   = time.Minute // without a frame from the client
+	pingTimeout = 30 * time.Second
+)
 
 // maxReadFrame is the least that RFC 9113 (section 4.2) allows, and what other
 // servers accept. A frame's buffer is made as soon as its length was read and

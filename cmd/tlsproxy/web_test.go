@@ -336,6 +336,24 @@ func (r *h2Rig) end() {
 	r.server.wait()
 }
 
+// A client that is gone without a word does not hold its silent streams.
+func TestDeadHTTP2PeerIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startH2(t)
+		defer r.end()
+		r.get("/events")
+		start := time.Now()
+		r.conn.SetReadDeadline(start.Add(time.Hour))
+		var err error
+		for err == nil {
+			_, err = r.ReadFrame()
+		}
+		if took := time.Since(start); took > pingAfter+pingTimeout+10*time.Second {
+			t.Errorf("closed after %v: %v", took, err)
+		}
+	})
+}
+
 // The first request of a new HTTP/2 connection is served although the end has
 // begun.
 func TestShutdownAwaitsFirstHTTP2Request(t *testing.T) {
