@@ -202,10 +202,19 @@ func (ex *exchange) fail(err error) {
 	}
 	status, text := statusOf(ex.Context, err)
 	clear(ex.Header())
+	ex.setHSTS(ex.Header())
 	if ex.leave || ex.request.ProtoMajor == 1 && (status == http.StatusBadRequest || ex.body.unread()) {
 		ex.Header().Set("Connection", "close")
 	}
 	writeError(ex, status, text, ex.record.RequestID)
+}
+
+// setHSTS sets the site's Strict-Transport-Security on a response over TLS that
+// has none.
+func (ex *exchange) setHSTS(h http.Header) {
+	if ex.site != nil && ex.site.hsts != nil && ex.conn.TLS && h["Strict-Transport-Security"] == nil {
+		h["Strict-Transport-Security"] = ex.site.hsts
+	}
 }
 
 // finish completes the record, however the handler ended.

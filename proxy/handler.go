@@ -161,14 +161,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit finds the site and the route and refuses what must not be forwarded.
 func (h *Handler) admit(ex *exchange, r *http.Request) error {
-	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
-		return errMethod
-	}
 	host, err := hostOf(r)
-	if err != nil {
-		return err
+	if err == nil {
+		ex.site = h.hosts.find(host)
 	}
-	if ex.site = h.hosts.find(host); ex.site == nil {
+	switch {
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
+		return errMethod
+	case err != nil:
+		return err
+	case ex.site == nil:
 		return errNoSite
 	}
 	if ex.site.policyID() != ex.conn.PolicyID {
@@ -225,9 +227,7 @@ func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 // modifyResponse finishes the headers of a backend's response.
 func modifyResponse(res *http.Response) error {
 	ex := exchangeOf(res.Request)
-	if ex.site.hsts != nil && ex.conn.TLS && res.Header["Strict-Transport-Security"] == nil {
-		res.Header["Strict-Transport-Security"] = ex.site.hsts
-	}
+	ex.setHSTS(res.Header)
 	if len(res.Trailer) > 0 && ex.request.ProtoMajor == 1 {
 		delete(res.Header, "Content-Length") // HTTP/1 has trailers after chunks only
 	}

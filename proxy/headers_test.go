@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -439,5 +440,27 @@ func TestHopByHop(t *testing.T) {
 	}
 	if res.Header.Get("X-Private") != "" || res.Header.Get("Keep-Alive") != "" || res.Header.Get("X-Public") != "1" {
 		t.Errorf("the client got %v", res.Header)
+	}
+}
+
+// The proxy's own answers carry it as well: a client whose first response is an
+// error must not stay on plain HTTP.
+func TestHSTSOnOwnAnswers(t *testing.T) {
+	for _, proto := range []string{h1, h2} {
+		up := roundTripFunc(func(*http.Request) (*http.Response, error) { return nil, errors.New("down") })
+		r := startRig(t, proto, up, func(o *Options) { o.Sites[0].HSTS, o.MaxBodyBytes = "max-age=1", 1 })
+		for _, c := range []struct {
+			req    *http.Request
+			status int
+			want   string
+		}{
+			{r.request("GET", "/", nil), 502, "max-age=1"},
+			{r.request("POST", "/", strings.NewReader("large")), 413, "max-age=1"},
+			{r.request("TRACE", "/", nil), 405, "max-age=1"},
+		} {
+			if res, _ := r.do(c.req); res.StatusCode != c.status || res.Header.Get("Strict-Transport-Security") != c.want {
+				t.Errorf("%s: %s with %q, want %d with %q", proto, res.Status, res.Header["Strict-Transport-Security"], c.status, c.want)
+			}
+		}
 	}
 }

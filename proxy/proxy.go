@@ -80,7 +80,7 @@ type Site struct {
 	// Routes are the routes; the longest path wins.
 	Routes []Route
 	// HSTS is the Strict-Transport-Security header of responses over TLS that do not
-	// have one; "" sends none.
+	// have one, the proxy's own too; "" sends none.
 	HSTS string
 	// Identity configures what backends are told of client certificates.
 	Identity Identity
