@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -332,4 +333,31 @@ func TestCheckSeesState(t *testing.T) {
 			p.refused(tt.want...)
 		})
 	}
+}
+
+// TestServerOptions: OPTIONS * is answered by the rules of hosts and recorded,
+// on the plain listener too.
+func TestServerOptions(t *testing.T) {
+	p := startProxy(t, echoConfig)
+	_, pool := p.devCA()
+	plain, err := net.Dial("tcp", p.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	for _, ask := range []struct {
+		c      *rawClient
+		host   string
+		status int
+	}{
+		{p.dialRaw(pool), "localhost", http.StatusNoContent},
+		{p.dialRaw(pool), "nobody.test", http.StatusNotFound},
+		{newRawClient(plain), "nobody.test", http.StatusBadRequest},
+	} {
+		fmt.Fprintf(ask.c, "OPTIONS * HTTP/1.1\r\nHost: %s\r\n\r\n", ask.host)
+		if res, err := http.ReadResponse(ask.c.r, nil); err != nil || res.StatusCode != ask.status {
+			t.Errorf("%s: %v, %v; want status %d", ask.host, res, err, ask.status)
+		}
+	}
+	eventually(t, "both are recorded", func() bool { return strings.Count(p.stdout.String(), `"path":"*"`) == 2 })
 }

@@ -209,6 +209,14 @@ func (ex *exchange) fail(err error) {
 	writeError(ex, status, text, ex.record.RequestID)
 }
 
+// answerOptions answers OPTIONS *.
+func (ex *exchange) answerOptions() {
+	ex.setHSTS(ex.Header())
+	ex.Header().Set("Allow", allowed)
+	ex.WriteHeader(http.StatusNoContent)
+	ex.done = true
+}
+
 // setHSTS sets the site's Strict-Transport-Security on a response over TLS that
 // has none.
 func (ex *exchange) setHSTS(h http.Header) {

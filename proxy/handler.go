@@ -144,7 +144,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// (RFC 9112, section 6.1).
 		closeAfterReply(w)
 	}
-	if err := h.admit(ex, r); err != nil {
+	switch err := h.admit(ex, r); {
+	case errors.Is(err, errServerOptions):
+		ex.answerOptions()
+		return
+	case err != nil:
 		ex.fail(err)
 		ex.done = true
 		return
@@ -178,6 +182,9 @@ func (h *Handler) admit(ex *exchange, r *http.Request) error {
 		// for this very host, the policy has changed since.
 		ex.leave = r.ProtoMajor == 1 || ex.conn.SNI == host || ex.conn.SNI == ""
 		return errMisdirected
+	}
+	if r.Method == http.MethodOptions && r.RequestURI == "*" {
+		return errServerOptions
 	}
 	if ex.target, err = parseTarget(r); err != nil {
 		return err

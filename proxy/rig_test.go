@@ -140,7 +140,10 @@ func (r *rig) serve() {
 	srv := &http.Server{
 		Handler:           r.handler,
 		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true,
+
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, tlsConnKey{}, c)
 		},

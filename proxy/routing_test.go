@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -353,6 +354,23 @@ func TestHasHost(t *testing.T) {
 	} {
 		if got := h.HasHost(host); got != want {
 			t.Errorf("HasHost(%q) = %v, want %v", host, got, want)
+		}
+	}
+}
+
+// OPTIONS * is about the server, but for a host: the proxy answers by its own
+// rules and records it.
+func TestServerOptions(t *testing.T) {
+	asked := roundTripFunc(func(*http.Request) (*http.Response, error) { return nil, errors.New("a backend was asked") })
+	for _, c := range []struct {
+		host   string
+		policy string
+		status int
+	}{{"app.test", "", 204}, {"nobody.test", "", 404}, {"app.test", "other", 421}} {
+		r := startRig(t, h1, asked, func(o *Options) { o.ConnInfo = withPolicy(c.policy) })
+		status, closed := r.raw("OPTIONS * HTTP/1.1\r\nHost: " + c.host + "\r\nConnection: close\r\n\r\n")
+		if rec := r.record(); status != c.status || !closed || rec.Status != c.status || rec.Path != "*" {
+			t.Errorf("%s: status %d, recorded %+v; want %d", c.host, status, rec, c.status)
 		}
 	}
 }

@@ -26,6 +26,13 @@ var (
 	errBodyTooLarge = errors.New("the request body is too large")
 )
 
+// errServerOptions is no failure: OPTIONS * asks the server itself, which has no
+// route (RFC 9110, section 9.3.7).
+var errServerOptions = errors.New("the request asks for the options of the server")
+
+// allowed are the methods that are not refused.
+const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
 // clientError is a failure to read the request body, which is the client's doing.
 type clientError struct{ err error }
 
@@ -78,7 +85,7 @@ func writeError(w http.ResponseWriter, status int, text, requestID string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if status == http.StatusMethodNotAllowed {
-		h.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		h.Set("Allow", allowed)
 	}
 	w.WriteHeader(status)
 	title := http.StatusText(status)

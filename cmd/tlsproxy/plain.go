@@ -54,7 +54,9 @@ func (s plainBounds) server(handler http.Handler, log *slog.Logger) *http.Server
 		WriteTimeout:      s.write,
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    s.maxHeader,
-		ErrorLog:          httpLog(log),
+		// OPTIONS * is for a host too.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     httpLog(log),
 	}
 }
 

@@ -38,6 +38,8 @@ func (s webSettings) server(handler http.Handler, log *slog.Logger) *http.Server
 		ReadHeaderTimeout: s.readHeader,
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    s.maxHeader,
+		// OPTIONS * is for a host too, and has its record.
+		DisableGeneralOptionsHandler: true,
 		// A slow stream may be slow: each write has its time, the response has
 		// not. front bounds the writes of HTTP/1, and proxy those that wait for
 		// the window of an HTTP/2 stream.
