@@ -669,6 +669,7 @@ func TestRevocationThatDoesNotOpen(t *testing.T) {
 			s.version++
 			s.mu.Unlock()
 			time.Sleep(2 * time.Second)
+			synctest.Wait()
 		}
 		for range 3 {
 			set(SharedRecord{End: readable.End})
