@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -24,7 +23,6 @@ type Cache[K comparable, V any] struct {
 	lifetime atomic.Int64
 	timed    atomic.Bool // some entry has had a lifetime
 
-	resize   sync.Mutex // one SetCapacity at a time
 	capacity atomic.Int64
 }
 

@@ -3,8 +3,10 @@ package cache
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -180,6 +182,80 @@ func TestOnEvictMayUseTheCache(t *testing.T) {
 	}
 }
 
+// TestOnEvictMayCallAnything has OnEvict call each method while each call that removes
+// entries is under way.
+func TestOnEvictMayCallAnything(t *testing.T) {
+	calls := map[string]func(c *Cache[int, int]){
+		"Get":         func(c *Cache[int, int]) { c.Get(1) },
+		"Put":         func(c *Cache[int, int]) { c.Put(2, 1) },
+		"PutFor":      func(c *Cache[int, int]) { c.PutFor(3, 1, time.Hour) },
+		"TryPutFor":   func(c *Cache[int, int]) { c.TryPutFor(4, 1, time.Hour) },
+		"Cut":         func(c *Cache[int, int]) { c.Cut(5, 0) },
+		"Take":        func(c *Cache[int, int]) { c.Take(6) },
+		"Delete":      func(c *Cache[int, int]) { c.Delete(7) },
+		"SetLifetime": func(c *Cache[int, int]) { c.SetLifetime(time.Hour) },
+		"SetCapacity": func(c *Cache[int, int]) { c.SetCapacity(50) },
+		"Len":         func(c *Cache[int, int]) { c.Len() },
+		"Bytes":       func(c *Cache[int, int]) { c.Bytes() },
+		"Stats":       func(c *Cache[int, int]) { c.Stats() },
+		"Shed":        func(c *Cache[int, int]) { c.Shed(3) },
+		"Clear":       func(c *Cache[int, int]) { c.Clear() },
+		"All": func(c *Cache[int, int]) {
+			for k := range c.All() {
+				c.Delete(k)
+			}
+		},
+	}
+	if n := reflect.TypeFor[*Cache[int, int]]().NumMethod(); n != len(calls) {
+		t.Errorf("the cache has %d methods, %d are called", n, len(calls))
+	}
+	for name, call := range calls {
+		for outerName, outer := range calls {
+			depth := 0 // OnEvict runs on this goroutine alone
+			var c *Cache[int, int]
+			c = mustNew(t, Options[int, int]{Capacity: 200, Shards: 2, OnEvict: func(int, int, Reason) {
+				if depth++; depth < 10 {
+					call(c)
+				}
+				depth--
+			}})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for i := range 200 {
+					c.Put(i, i)
+				}
+				outer(c)
+			}()
+			select {
+			case <-done:
+				mustCheck(t, c)
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s waits for ever when OnEvict calls %s", outerName, name)
+			}
+		}
+	}
+}
+
+// TestSetCapacityAtOnce says that the last of several calls at once wins in every shard.
+func TestSetCapacityAtOnce(t *testing.T) {
+	c := mustNew(t, Options[int, int]{Shards: 8})
+	for range 200 {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() { c.SetCapacity(100 + 100*i) })
+		}
+		wg.Wait()
+		total := 0
+		for i := range c.shards {
+			total += c.shards[i].capacity
+		}
+		if want := c.Stats().Capacity; total != want {
+			t.Fatalf("the shards may hold %d entries, the whole %d", total, want)
+		}
+	}
+}
+
 // TestAllMayChangeTheCache says that the loop may delete what it is given, and stop.
 func TestAllMayChangeTheCache(t *testing.T) {
 	c := mustNew(t, Options[int, int]{Shards: 4})
@@ -341,26 +417,32 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// TestSetCapacityGivesMemoryBack says the same of a smaller capacity, and of Clear.
+// TestSetCapacityGivesMemoryBack says the same of a smaller capacity, whatever part of
+// the old one it is, but for a page a shard, and of Clear.
 func TestSetCapacityGivesMemoryBack(t *testing.T) {
 	const n = 100_000
-	before := heapAfter()
-	c := mustNew(t, Options[int, [100]byte]{})
-	for i := range n {
-		c.Put(i, [100]byte{})
+	for _, shards := range []int{1, 8} {
+		for _, part := range []int64{0, 10, 40, 51, 60, 90} {
+			before := heapAfter()
+			c := mustNew(t, Options[int, [100]byte]{Shards: shards})
+			for i := range n {
+				c.Put(i, [100]byte{})
+			}
+			held := heapAfter() - before
+			c.SetCapacity(max(shards, n*int(part)/100))
+			mustCheck(t, c)
+			slack := int64(shards)*pageSize*c.overhead + held/25
+			if left := heapAfter() - before; left > held*part/100+slack {
+				t.Errorf("at %d %% of the entries in %d shards the heap holds %d of %d bytes", part, shards, left, held)
+			}
+			if got, want := c.Stats().Capacity, max(shards, n*int(part)/100); got != want {
+				t.Errorf("Stats().Capacity = %d, want %d", got, want)
+			}
+			c.Clear()
+			if left := heapAfter() - before; left > held/100 {
+				t.Errorf("after Clear the heap holds %d of %d bytes", left, held)
+			}
+			runtime.KeepAlive(c)
+		}
 	}
-	held := heapAfter() - before
-	c.SetCapacity(n / 10)
-	mustCheck(t, c)
-	if left := heapAfter() - before; left > held*15/100 {
-		t.Errorf("at a tenth of the capacity the heap holds %d of %d bytes", left, held)
-	}
-	if got := c.Stats().Capacity; got != n/10 {
-		t.Errorf("Stats().Capacity = %d, want %d", got, n/10)
-	}
-	c.Clear()
-	if left := heapAfter() - before; left > held/100 {
-		t.Errorf("after Clear the heap holds %d of %d bytes", left, held)
-	}
-	runtime.KeepAlive(c)
 }

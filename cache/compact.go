@@ -57,8 +57,12 @@ func (s *shard[K, V]) compactForBytes() {
 	}
 }
 
-// mostlyFree reports whether compacting is worth its while.
-func (s *shard[K, V]) mostlyFree() bool { return s.freeSlots() > s.held }
+// roomy reports whether compacting gives memory back: fewer pages would do, or half of
+// the first one.
+func (s *shard[K, V]) roomy() bool {
+	n := uint32(s.held) + firstSlot
+	return (n+pageMask)>>pageBits < (s.entries.room()+pageMask)>>pageBits || n <= s.entries.room()/2
+}
 
 // compactSome moves up to a batch of entries, or merges as many buckets, and reports
 // whether there is more to do.

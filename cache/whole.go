@@ -180,14 +180,12 @@ func (c *Cache[K, V]) reclaimAll(s *shard[K, V]) {
 // the order that a put would, and gives its memory back. n ≤ 0: unbounded. The number
 // of shards stays: with fewer entries than shards, some shards hold nothing.
 func (c *Cache[K, V]) SetCapacity(n int) {
-	c.resize.Lock()
-	defer c.resize.Unlock()
 	c.capacity.Store(int64(max(0, n)))
 	for i := range c.shards {
 		s := &c.shards[i]
-		c.setShare(s, int(share(int64(max(0, n)), i, len(c.shards))))
+		c.setShare(s, i)
 		s.mu.Lock()
-		compact := s.mostlyFree()
+		compact := s.roomy()
 		s.mu.Unlock()
 		if compact {
 			c.eachBatch(s, s.compactSome)
@@ -195,11 +193,14 @@ func (c *Cache[K, V]) SetCapacity(n int) {
 	}
 }
 
-// setShare brings a shard's capacity down step by step, so that no call meets a shard
-// that holds much more than it may.
-func (c *Cache[K, V]) setShare(s *shard[K, V], capacity int) {
+// setShare brings shard i's capacity down step by step, so that no call meets a shard
+// that holds much more than it may. Each step looks at what the whole's capacity is by
+// then: of several calls at once, one from within OnEvict among them, the last one wins
+// in every shard, and none waits for another.
+func (c *Cache[K, V]) setShare(s *shard[K, V], i int) {
 	now := c.time()
 	c.eachBatch(s, func() bool {
+		capacity := int(share(c.capacity.Load(), i, len(c.shards)))
 		s.capacity = capacity
 		if capacity != unbounded {
 			s.capacity = max(capacity, s.held-batch)
