@@ -38,14 +38,20 @@ type fileLoop struct {
 	// seconds in which other files change too.
 	wg        sync.WaitGroup
 	busy      map[*fileSource]bool
-	missed    map[*fileSource]bool // a look came while it was busy
+	missed    map[*fileSource]bool           // a look came while it was busy
+	late      chan late                      // a preparation ended that a reload did not wait for
+	ready     map[*fileSource][]*certificate // held until their source is reloaded for them
 	preparing bool
 	done      chan *fileSource // a reload ended; nil: a preparation did
 }
 
 func (s *Store) runFiles(ctx context.Context) error {
-	l := &fileLoop{store: s, busy: make(map[*fileSource]bool), missed: make(map[*fileSource]bool), done: make(chan *fileSource)}
+	l := &fileLoop{
+		store: s, busy: make(map[*fileSource]bool), missed: make(map[*fileSource]bool), done: make(chan *fileSource),
+		ready: make(map[*fileSource][]*certificate), late: make(chan late),
+	}
 	defer l.stopWatching()
+	defer l.forget(nil)
 	defer l.wg.Wait()
 	if w, err := s.seams.newWatcher(); err != nil {
 		l.poll(err)
@@ -77,6 +83,11 @@ func (s *Store) runFiles(ctx context.Context) error {
 			since = time.Time{}
 			l.look(ctx)
 			look.Reset(l.wait())
+		case p := <-l.late:
+			l.ready[p.source] = append(l.ready[p.source], p.cert)
+			if since.IsZero() { // else a look is near
+				look.Reset(0)
+			}
 		case f := <-l.done:
 			if f == nil {
 				l.preparing = false
@@ -139,6 +150,7 @@ func (l *fileLoop) interval() time.Duration {
 func (l *fileLoop) look(ctx context.Context) {
 	sources := l.store.fileSources()
 	l.follow(sources)
+	l.forget(sources)
 	now := time.Now()
 	for _, f := range sources {
 		if l.busy[f] {
@@ -150,15 +162,44 @@ func (l *fileLoop) look(ctx context.Context) {
 		if st.text != f.stamp.text {
 			f.retries = 0
 		}
-		if due || st.differs(f.stamp) {
+		ready := l.ready[f]
+		if due || len(ready) > 0 || st.differs(f.stamp) {
 			l.busy[f] = true
-			l.beside(ctx, f, func() { l.store.reload(ctx, f) })
+			delete(l.ready, f)
+			l.beside(ctx, f, func() { l.reload(ctx, f, ready) })
 		}
 	}
 	// Certificates whose preparation failed get another chance.
 	if left := l.store.unprepared(); len(left) > 0 && !l.preparing {
 		l.preparing = true
 		l.beside(ctx, nil, func() { l.store.registry.prepareAll(ctx, left) })
+	}
+}
+
+// reload reloads a source, for the sake of certificates that are ready now if
+// there are any, and has it done again when what is late is prepared.
+func (l *fileLoop) reload(ctx context.Context, f *fileSource, ready []*certificate) {
+	left := l.store.reload(ctx, f)
+	l.store.releaseAll(ready)
+	for _, p := range left {
+		l.wg.Go(func() {
+			p.preparation.wait(ctx)
+			select {
+			case l.late <- p:
+			case <-ctx.Done():
+				l.store.registry.release(p.cert)
+			}
+		})
+	}
+}
+
+// forget releases what is ready for sources that are gone.
+func (l *fileLoop) forget(sources []*fileSource) {
+	for f, certs := range l.ready {
+		if !slices.Contains(sources, f) {
+			l.store.releaseAll(certs)
+			delete(l.ready, f)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -132,6 +134,144 @@ func TestPreparationFails(t *testing.T) {
 	eventually(t, within, "prepared", func() bool { return h.live(t) == 1 })
 	load(t, s)
 	eventually(t, within, "released", func() bool { return h.live(t) == 0 })
+}
+
+// TestPreparationsDoNotQueue: certificates whose preparation waits wait together,
+// however many they are.
+func TestPreparationsDoNotQueue(t *testing.T) {
+	const many = 130
+	ca, dir := newCA(t), t.TempDir()
+	for i := range many {
+		writePair(t, dir, fmt.Sprintf("c%d", i), issue(t, ca, pki.Request{Names: []string{fmt.Sprintf("c%d.test", i)}}))
+	}
+	var waiting sync.WaitGroup
+	waiting.Add(many)
+	s := newStore(t, Options{Logger: slog.New(slog.DiscardHandler), Prepare: func(c context.Context, _ *tls.Certificate) error {
+		waiting.Done()
+		all := make(chan struct{})
+		go func() {
+			waiting.Wait()
+			close(all)
+		}()
+		select {
+		case <-all:
+			return nil
+		case <-time.After(time.Minute):
+			return errors.New("the others have not begun")
+		}
+	}})
+	load(t, s, Source{Directory: &Directory{Path: dir}})
+	if left := s.unprepared(); len(left) > 0 {
+		t.Errorf("%d certificates waited alone", len(left))
+	}
+}
+
+// TestSlowPreparationInADirectory: what waits for its first staple holds up
+// nothing else in its directory, neither what was written with it nor what
+// comes later, and is served when it is prepared, or cannot be.
+func TestSlowPreparationInADirectory(t *testing.T) {
+	t.Parallel()
+	for name, result := range map[string]error{"prepared": nil, "fails": errors.New("no answer")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ca, dir, h := newCA(t), t.TempDir(), new(hooks)
+			cert := func(name string) *tls.Certificate { return issue(t, ca, pki.Request{Names: []string{name}}) }
+			slow, slower := cert("slow.test"), cert("slower.test")
+			release := map[string]chan struct{}{"slow.test": make(chan struct{}), "slower.test": make(chan struct{})}
+			s := newStore(t, Options{PollInterval: time.Hour, Release: h.release, Prepare: func(c context.Context, cert *tls.Certificate) error {
+				if wait := release[cert.Leaf.DNSNames[0]]; wait != nil {
+					select {
+					case <-wait:
+					case <-c.Done():
+						return c.Err()
+					}
+					if result != nil {
+						return result
+					}
+				}
+				return h.prepare(c, cert)
+			}})
+			first := cert("first.test")
+			writePair(t, dir, "first", first)
+			load(t, s, Source{Directory: &Directory{Path: dir}})
+			stop := run(t, s)
+			eventually(t, within, "watching", func() bool { return s.Stats().Watched > 0 })
+			plain, later := cert("plain.test"), cert("later.test")
+			writePair(t, dir, "slow", slow)
+			writePair(t, dir, "slower", slower)
+			writePair(t, dir, "plain", plain)
+			eventually(t, within, "serving what was written with it", func() bool { return serves(s, "plain.test", plain) })
+			writePair(t, dir, "later", later)
+			eventually(t, within, "serving what was written later", func() bool { return serves(s, "later.test", later) })
+			if serves(s, "slow.test", slow) || serves(s, "slower.test", slower) {
+				t.Error("a certificate is served that is still being prepared")
+			}
+			close(release["slow.test"])
+			eventually(t, within, "serving it", func() bool { return serves(s, "slow.test", slow) })
+			if serves(s, "slower.test", slower) || !serves(s, "first.test", first) {
+				t.Error("the other one is served, or the first is not")
+			}
+			close(release["slower.test"])
+			eventually(t, within, "serving the other", func() bool { return serves(s, "slower.test", slower) })
+			load(t, s)
+			stop()
+			if n := h.live(t); n != 0 || len(s.registry.held) != 0 {
+				t.Errorf("%d certificates prepared, %d held without sources", n, len(s.registry.held))
+			}
+		})
+	}
+}
+
+// TestLatePreparationOfNoUse: what is prepared when its source is gone, or
+// nothing runs any more, is released.
+func TestLatePreparationOfNoUse(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, s *Store, stop func(), release chan struct{}){
+		"source gone": func(t *testing.T, s *Store, _ func(), release chan struct{}) {
+			load(t, s)
+			close(release)
+		},
+		"stopped": func(t *testing.T, s *Store, stop func(), _ chan struct{}) {
+			stop()
+			load(t, s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ca, dir, h := newCA(t), t.TempDir(), new(hooks)
+			release, waiting := make(chan struct{}), make(chan struct{}, 1)
+			s := newStore(t, Options{PollInterval: time.Hour, Release: h.release, Prepare: func(c context.Context, cert *tls.Certificate) error {
+				if cert.Leaf.DNSNames[0] == "slow.test" {
+					waiting <- struct{}{}
+					select {
+					case <-release:
+					case <-c.Done():
+						return c.Err()
+					}
+				}
+				return h.prepare(c, cert)
+			}})
+			writePair(t, dir, "first", issue(t, ca, pki.Request{Names: []string{"first.test"}}))
+			load(t, s, Source{Directory: &Directory{Path: dir}})
+			stop := run(t, s)
+			eventually(t, within, "watching", func() bool { return s.Stats().Watched > 0 })
+			writePair(t, dir, "slow", issue(t, ca, pki.Request{Names: []string{"slow.test"}}))
+			plain := issue(t, ca, pki.Request{Names: []string{"plain.test"}})
+			writePair(t, dir, "plain", plain)
+			<-waiting
+			eventually(t, within, "serving what was written with it", func() bool { return serves(s, "plain.test", plain) })
+			end(t, s, stop, release)
+			eventually(t, within, "released", func() bool {
+				s.registry.mu.Lock()
+				defer s.registry.mu.Unlock()
+				return len(s.registry.held) == 0
+			})
+			stop()
+			if n := h.live(t); n != 0 {
+				t.Errorf("%d certificates are still prepared", n)
+			}
+		})
+	}
 }
 
 // TestSlowPreparation: while one certificate waits for its first staple the old

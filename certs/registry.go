@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // registry knows every certificate that some set uses, so that the same file
@@ -26,6 +24,7 @@ type held struct {
 	refs     int
 	state    prepareState
 	prepared chan struct{} // closed when a preparation under way has ended
+	tried    bool          // one has ended, with whatever result
 	revoked  bool          // word came that it is
 }
 
@@ -91,30 +90,59 @@ func (r *registry) release(c *certificate) {
 // prepareAll prepares those of the held certificates that are not yet, side by
 // side, and returns when all are. What fails is tried again by the next call.
 func (r *registry) prepareAll(ctx context.Context, certs []*certificate) {
-	if r.prepareHook == nil {
-		return
-	}
-	var g errgroup.Group
-	g.SetLimit(64)
+	var all []preparation
 	for _, c := range certs {
-		h, wait := r.begin(c)
-		switch {
-		case h != nil:
-			g.Go(func() error {
-				r.prepare(ctx, h)
-				return nil
-			})
-		case wait != nil:
-			g.Go(func() error {
-				select {
-				case <-wait:
-				case <-ctx.Done():
-				}
-				return nil
-			})
+		all = append(all, r.start(ctx, c))
+	}
+	for _, p := range all {
+		p.wait(ctx)
+	}
+}
+
+// preparation is one under way.
+type preparation struct {
+	ended <-chan struct{} // closed with it; nil: there is nothing to wait for
+	own   bool            // it was begun for whoever has this
+}
+
+// wait returns when it has ended, which it does soon after its own ctx is done.
+// Somebody else's is waited for until ctx is done.
+func (p preparation) wait(ctx context.Context) {
+	switch {
+	case p.ended == nil:
+	case p.own:
+		<-p.ended
+	default:
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
 		}
 	}
-	g.Wait()
+}
+
+// start begins to prepare a held certificate that is not prepared yet. How many
+// are at it is not bounded here: most of them wait for somebody's answer, and
+// would only wait one after the other.
+func (r *registry) start(ctx context.Context, c *certificate) preparation {
+	if r.prepareHook == nil {
+		return preparation{}
+	}
+	h, ended := r.begin(c)
+	if h != nil {
+		go r.prepare(ctx, h)
+	}
+	return preparation{ended, h != nil}
+}
+
+// tried reports whether a held certificate need not be waited for.
+func (r *registry) tried(c *certificate) bool {
+	if r.prepareHook == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.held[c.whole]
+	return h == nil || h.tried
 }
 
 // unprepared returns those certificates that nobody has prepared or is
@@ -134,8 +162,8 @@ func (r *registry) unprepared(certs []*certificate) []*certificate {
 	return left
 }
 
-// begin marks a certificate as being prepared. It returns nil, and what to
-// wait for, when somebody else is at it.
+// begin marks a certificate as being prepared, and returns what is closed when
+// it is. It returns no certificate when somebody else is at it.
 func (r *registry) begin(c *certificate) (*held, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +176,7 @@ func (r *registry) begin(c *certificate) (*held, <-chan struct{}) {
 	}
 	h.state = preparing
 	h.prepared = make(chan struct{})
-	return h, nil
+	return h, h.prepared
 }
 
 func (r *registry) prepare(ctx context.Context, h *held) {
@@ -157,15 +185,16 @@ func (r *registry) prepare(ctx context.Context, h *held) {
 		r.log.Warn("certificate is served without having been prepared", "names", h.cert.names, "err", err)
 	}
 	r.mu.Lock()
-	h.state = prepared
+	h.state, h.tried = prepared, true
 	if err != nil {
 		h.state = unprepared
 	}
 	// It may have been released meanwhile, and nobody else will tell.
 	gone := h.refs == 0 && err == nil
-	close(h.prepared)
+	ended := h.prepared
 	r.mu.Unlock()
 	if gone && r.releaseHook != nil {
 		r.releaseHook(h.cert.tls)
 	}
+	close(ended)
 }

@@ -13,25 +13,40 @@ import (
 // somebody is still writing.
 var settle = [...]time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}
 
+// promptly is how long a reload waits for new certificates to be prepared before
+// it goes on with those that are.
+const promptly = 250 * time.Millisecond
+
+// late is a certificate that a reload left out, because it was still being
+// prepared. It is held.
+type late struct {
+	source      *fileSource
+	cert        *certificate
+	preparation preparation
+}
+
 // reload takes over what is in the files of a source now. What does not load
-// leaves the certificate that was loaded before.
-func (s *Store) reload(ctx context.Context, f *fileSource) {
+// leaves the certificate that was loaded before, and so does, for now, what is
+// late: the source is to be reloaded when that is prepared.
+func (s *Store) reload(ctx context.Context, f *fileSource) (left []late) {
 	r := f.read()
 	f.stamp = r.stamp
 	merged := s.merge(f, r)
+	waiting := s.prepare(ctx, merged)
 	var fresh []*certificate
 	for _, m := range merged {
-		if m.cert != nil {
+		if p, ok := waiting[m.cert]; ok {
+			left = append(left, late{f, m.cert, p})
+		} else if m.cert != nil {
 			fresh = append(fresh, m.cert)
 		}
 	}
-	s.registry.prepareAll(ctx, fresh)
 
 	s.mu.Lock()
 	if !s.installed(f) {
 		s.mu.Unlock()
 		s.releaseAll(fresh)
-		return
+		return left
 	}
 	var old []*certificate
 	now := time.Now()
@@ -47,12 +62,39 @@ func (s *Store) reload(ctx context.Context, f *fileSource) {
 		}
 		f.slots = append(f.slots, m.slot)
 		failed = failed || m.err != nil
-		old = append(old, s.update(m, f.retries > 0, now)...)
+		if _, ok := waiting[m.cert]; !ok {
+			old = append(old, s.update(m, f.retries > 0, now)...)
+		}
 	}
 	s.publish()
 	s.mu.Unlock()
 	s.releaseAll(old)
 	f.plan(failed, now)
+	return left
+}
+
+// prepare begins to prepare what is new, and returns what did not end promptly.
+// That waits for an answer which may take long; what else changed must not.
+func (s *Store) prepare(ctx context.Context, merged []merge) map[*certificate]preparation {
+	waiting := make(map[*certificate]preparation)
+	for _, m := range merged {
+		if m.cert == nil || s.registry.tried(m.cert) {
+			continue
+		}
+		if _, twice := waiting[m.cert]; !twice {
+			waiting[m.cert] = s.registry.start(ctx, m.cert)
+		}
+	}
+	soon, cancel := context.WithTimeout(ctx, promptly)
+	defer cancel()
+	for c, p := range waiting {
+		p.own = false // no longer than that
+		p.wait(soon)
+		if s.registry.tried(c) {
+			delete(waiting, c)
+		}
+	}
+	return waiting
 }
 
 // plan sets when files that do not load are looked at again.
@@ -60,6 +102,9 @@ func (f *fileSource) plan(failed bool, now time.Time) {
 	if !failed {
 		f.retries, f.retryAt = 0, time.Time{}
 		return
+	}
+	if now.Before(f.retryAt) {
+		return // reloaded for another reason
 	}
 	f.retryAt = time.Time{}
 	if f.retries < len(settle) {

@@ -21,6 +21,7 @@ const (
 	defaultTimeout        = 5 * time.Second
 	defaultPrepareTimeout = 15 * time.Second
 	pruneInterval         = 24 * time.Hour
+	maxLoads              = 64
 )
 
 // Stapler keeps a response for every certificate it was told of and staples
@@ -35,6 +36,7 @@ type Stapler struct {
 	cache     *cache.Cache[[32]byte, *staple]
 	random    func() float64 // in [0, 1)
 	wake      chan struct{}  // an entry awaits its worker
+	loads     chan struct{}  // as many slots as certificates are made known at a time: each reads files
 
 	mu      sync.Mutex
 	entries map[[32]byte]*entry
@@ -79,6 +81,7 @@ func New(o Options) (*Stapler, error) {
 		cache:     c,
 		random:    rand.Float64,
 		wake:      make(chan struct{}, 1),
+		loads:     make(chan struct{}, maxLoads),
 		entries:   make(map[[32]byte]*entry),
 	}, nil
 }
@@ -153,6 +156,8 @@ func (s *Stapler) register(cert *tls.Certificate) (e *entry, fresh, running bool
 	if e, running := s.retain(key, nil); e != nil {
 		return e, false, running
 	}
+	s.loads <- struct{}{}
+	defer func() { <-s.loads }()
 	made := s.newEntry(key, cert)
 	made.waiters.Add(1)
 	made.fetch.Lock() // nothing is fetched before we know what is stored
