@@ -35,6 +35,7 @@ type crl struct {
 	base    *big.Int             // of a delta: the least number of the list it adds to
 	scope   crlScope
 	entries map[string]crlEntry // by the serial number's bytes
+	decides bool                // its dates are those that count; set by newCRLSet
 
 	mu       sync.Mutex
 	verified map[[32]byte]error // by the issuer's key: what its signature check said

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -403,6 +404,47 @@ func TestCRLStatus(t *testing.T) {
 	now = now.Add(2 * time.Hour)
 	if v.Status().CRLs[0].Current {
 		t.Error("an outdated list is called current")
+	}
+}
+
+// Only the dates of lists that decide count in CRLExpiry and are warned of.
+func TestCRLExpiry(t *testing.T) {
+	ca, sub := newCA(t, nil, "ca"), newCA(t, newCA(t, nil, "ca"), "sub")
+	base := time.Now().Truncate(time.Second)
+	at := func(hours int) time.Time { return base.Add(time.Duration(hours) * time.Hour) }
+	list := func(a *authority, number, delta int64, next int) []byte {
+		return a.crl(t, crlOptions{number: number, base: delta, this: at(-10), next: at(next)})
+	}
+	for name, tt := range map[string]struct {
+		lists [][]byte
+		want  int
+	}{
+		"alone":                 {[][]byte{list(ca, 1, 0, 5)}, 5},
+		"superseded":            {[][]byte{list(ca, 1, 0, -1), list(ca, 2, 0, 7)}, 7},
+		"newest expires first":  {[][]byte{list(ca, 1, 0, 9), list(ca, 2, 0, 7)}, 7},
+		"delta":                 {[][]byte{list(ca, 5, 0, -1), list(ca, 6, 5, 4)}, 4},
+		"delta expires first":   {[][]byte{list(ca, 5, 0, 9), list(ca, 6, 5, 4)}, 4},
+		"older delta":           {[][]byte{list(ca, 5, 0, 9), list(ca, 6, 5, -1), list(ca, 7, 5, 4)}, 4},
+		"superseded delta":      {[][]byte{list(ca, 5, 0, -2), list(ca, 6, 5, -1), list(ca, 8, 0, 6)}, 6},
+		"issuer not an anchor":  {[][]byte{list(ca, 5, 0, 9), list(sub, 1, 0, -1), list(sub, 2, 0, 3)}, 3},
+		"other issuer outdated": {[][]byte{list(ca, 5, 0, 9), list(sub, 2, 0, -3)}, -3},
+	} {
+		var log bytes.Buffer
+		v, err := crlVerifier(t, ca, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, tt.lists...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := v.Status().CRLExpiry(); !got.Equal(at(tt.want)) {
+			t.Errorf("%s: CRLExpiry in %v; want %v", name, got.Sub(base), at(tt.want).Sub(base))
+		}
+		(&watcher{v: v}).reportOutdated()
+		if warned := strings.Contains(log.String(), "out of date"); warned != (tt.want < 0) {
+			t.Errorf("%s: log %q", name, log.String())
+		}
+		if err := v.VerifyConnection(stateOf([]*authority{newClient(t, ca, "x"), ca})); err != nil {
+			t.Errorf("%s: the client is refused: %v", name, err)
+		}
 	}
 }
 

@@ -43,8 +43,48 @@ func newCRLSet(lists []*crl, anchors map[[32]byte]*x509.Certificate, allowExpire
 		for _, c := range lists {
 			errs = append(errs, checkSigner(c, s.anchors[issuer]), checkBase(c, lists))
 		}
+		markDeciding(lists, s.anchors[issuer])
 	}
 	return s, errors.Join(errs...)
+}
+
+// markDeciding marks the lists of one issuer's name, newest first, whose dates
+// count in check: of each scope the newest complete list, or the delta that
+// completes it.
+func markDeciding(lists []*crl, anchors []*x509.Certificate) {
+	for i, complete := range lists {
+		if complete.base != nil || slices.ContainsFunc(lists[:i], func(c *crl) bool {
+			return c.base == nil && c.scope.raw == complete.scope.raw && sameSigner(c, complete, anchors)
+		}) {
+			continue
+		}
+		deciding := complete
+		for _, d := range lists {
+			if d.completes(complete) && sameSigner(d, complete, anchors) {
+				deciding = d
+				break
+			}
+		}
+		deciding.decides = true
+	}
+}
+
+// sameSigner reports whether one key signed both lists, as far as is known
+// before a client sends its issuer along.
+func sameSigner(a, b *crl, anchors []*x509.Certificate) bool {
+	for _, anchor := range anchors {
+		if a.signedBy(anchor) == nil {
+			return b.signedBy(anchor) == nil
+		}
+	}
+	return len(a.list.AuthorityKeyId) > 0 && bytes.Equal(a.list.AuthorityKeyId, b.list.AuthorityKeyId)
+}
+
+// completes reports whether a list is a delta that adds to another one, which is
+// not newer.
+func (c *crl) completes(complete *crl) bool {
+	return c.base != nil && complete.list.Number != nil && c.scope.raw == complete.scope.raw &&
+		c.list.Number.Cmp(complete.list.Number) >= 0 && c.base.Cmp(complete.list.Number) <= 0
 }
 
 // newestFirst orders by CRL number, then by thisUpdate.
@@ -178,17 +218,8 @@ func (s *crlSet) check(c, issuer *x509.Certificate, now time.Time) error {
 // newestDelta finds the newest delta list that completes a list, nil if there
 // is none or the list is newer.
 func newestDelta(lists []*crl, complete *crl, issuer *x509.Certificate) *crl {
-	if complete.list.Number == nil {
-		return nil
-	}
 	for _, d := range lists {
-		if d.base == nil || d.scope.raw != complete.scope.raw {
-			continue
-		}
-		if d.list.Number.Cmp(complete.list.Number) < 0 || d.base.Cmp(complete.list.Number) > 0 {
-			continue
-		}
-		if d.signedBy(issuer) == nil {
+		if d.completes(complete) && d.signedBy(issuer) == nil {
 			return d
 		}
 	}
@@ -247,6 +278,7 @@ func (s *crlSet) status(now time.Time) []CRLStatus {
 				NextUpdate: c.list.NextUpdate,
 				Entries:    len(c.entries),
 				Current:    c.current(now) == nil,
+				Decides:    c.decides,
 			}
 			if c.list.Number != nil {
 				st.Number = c.list.Number.String()

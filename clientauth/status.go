@@ -40,6 +40,21 @@ type CRLStatus struct {
 	Entries int `json:"entries"`
 	// Current reports whether the list speaks for the present moment.
 	Current bool `json:"current"`
+	// Decides reports whether it matters that the list is current: neither a
+	// newer list of its scope nor a delta list takes its place.
+	Decides bool `json:"decides"`
+}
+
+// CRLExpiry is the earliest nextUpdate of the lists that decide; zero without
+// any.
+func (s Status) CRLExpiry() time.Time {
+	var earliest time.Time
+	for _, c := range s.CRLs {
+		if c.Decides && !c.NextUpdate.IsZero() && (earliest.IsZero() || c.NextUpdate.Before(earliest)) {
+			earliest = c.NextUpdate
+		}
+	}
+	return earliest
 }
 
 // Status describes the rules now in force.

@@ -217,11 +217,11 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// reportOutdated logs each list once when it runs out.
+// reportOutdated logs each list that decides once when it runs out.
 func (w *watcher) reportOutdated() {
 	outdated := make(map[string]bool)
 	for _, c := range w.v.Status().CRLs {
-		if c.Current {
+		if c.Current || !c.Decides {
 			continue
 		}
 		key := c.File + "\x00" + c.Issuer

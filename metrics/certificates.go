@@ -149,7 +149,7 @@ func ocspCollector(read func() ocsp.Stats) prometheus.Collector {
 func clientAuthCollector(read func() []ClientAuth) prometheus.Collector {
 	var (
 		available = gauge("client_auth_available", "0 while a CA, CRL or allow-list file of the site is broken and the site refuses every client.", "site")
-		crl       = gauge("client_auth_crl_expiry_timestamp_seconds", "Earliest nextUpdate of the site's CRLs; absent without any.", "site")
+		crl       = gauge("client_auth_crl_expiry_timestamp_seconds", "Earliest nextUpdate of the CRLs that decide for the site; absent without any.", "site")
 		soft      = counter("client_auth_ocsp_soft_failures_total", "Clients let in without an answer of their OCSP responder (OCSP soft).", "site")
 	)
 	return pull{

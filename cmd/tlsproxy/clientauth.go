@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/tlsproxy/tlsproxy/admin"
 	"github.com/tlsproxy/tlsproxy/clientauth"
 	"github.com/tlsproxy/tlsproxy/metrics"
@@ -27,7 +25,7 @@ func (p *program) clientAuthMetrics() []metrics.ClientAuth {
 	var all []metrics.ClientAuth
 	for _, s := range p.clientAuth() {
 		all = append(all, metrics.ClientAuth{
-			Site: s.Site, Available: s.Error == "", CRLExpiry: crlExpiry(s), SoftFails: s.SoftFailures,
+			Site: s.Site, Available: s.Error == "", CRLExpiry: s.CRLExpiry(), SoftFails: s.SoftFailures,
 		})
 	}
 	return all
@@ -38,19 +36,8 @@ func (p *program) clientAuthStatus() []admin.ClientAuth {
 	for _, s := range p.clientAuth() {
 		all = append(all, admin.ClientAuth{
 			Site: s.Site, Mode: s.Mode, Available: s.Error == "", Error: s.Error, Loaded: s.Loaded,
-			CRLExpiry: crlExpiry(s), Details: s,
+			CRLExpiry: s.CRLExpiry(), Details: s,
 		})
 	}
 	return all
-}
-
-// crlExpiry is the earliest end of a site's CRLs; zero without any.
-func crlExpiry(s clientauth.Status) time.Time {
-	var earliest time.Time
-	for _, crl := range s.CRLs {
-		if earliest.IsZero() || crl.NextUpdate.Before(earliest) {
-			earliest = crl.NextUpdate
-		}
-	}
-	return earliest
 }
