@@ -254,6 +254,7 @@ func TestReadiness(t *testing.T) {
 		{"two reasons", nil, nil, []string{"starting", "no listener"}, 0, false, "starting\nno listener"},
 		{"all valid", []certs.Status{good}, nil, nil, 24 * time.Hour, true, ""},
 		{"expires soon", []certs.Status{good, soon}, nil, nil, 24 * time.Hour, false, "certificate soon: expires at 2026-03-01T13:00:00Z, in less than 24h0m0s"},
+		{"shown to a backend, expired", []certs.Status{{Name: "shown", Source: certs.SourceClient, NotAfter: over.NotAfter}}, nil, nil, time.Second, true, ""},
 		{"expired", []certs.Status{over}, nil, nil, time.Second, false, "certificate over: expired at 2026-03-01T12:00:00Z"},
 		{"not obtained", []certs.Status{pending}, nil, nil, time.Second, false, "certificate pending: not obtained yet"},
 		{"must-staple without", []certs.Status{staple}, nil, nil, 0, true, "certificate stapled: must-staple, and no valid staple"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/ocsp"
 )
 
@@ -40,10 +41,14 @@ func (h *handler) notReady(s Status) []string {
 	return reasons
 }
 
-// expiring names the certificates that have too little time left.
+// expiring names the certificates that have too little time left to be served.
+// Those that are shown to backends are no reason to send clients elsewhere.
 func (h *handler) expiring(s Status) []string {
 	var reasons []string
 	for _, c := range s.Certificates {
+		if c.Source == certs.SourceClient {
+			continue
+		}
 		left := c.NotAfter.Sub(h.now())
 		switch {
 		case c.NotAfter.IsZero():

@@ -19,6 +19,9 @@
 // same name the client's hello decides, ECDSA first. A lookup reads one
 // immutable index and allocates nothing.
 //
+// A [Client] is the other side: what tlsproxy itself shows to the servers that it
+// connects to, and trusts them by, followed in the same way.
+//
 // The package does not staple: the functions Prepare and Release of [Options]
 // tell a stapler which certificates are in use. It does not answer OCSP for
 // the development CA either, and listens nowhere: challenges are answered by

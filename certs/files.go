@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/tlsproxy/tlsproxy/internal/filelinks"
 )
 
 const (
@@ -251,22 +249,9 @@ func (l *fileLoop) follow(sources []*fileSource) {
 	for _, f := range sources {
 		paths = append(paths, f.watched()...)
 	}
-	want := filelinks.Dirs(paths...)
-	have := l.watch.list()
-	for _, dir := range have {
-		if !slices.Contains(want, dir) {
-			l.watch.remove(dir) // fails only if it is gone already
-		}
-	}
-	for _, dir := range want {
-		if slices.Contains(have, dir) {
-			continue
-		}
-		if err := l.watch.add(dir); err != nil && exhausted(err) {
-			l.poll(err)
-			return
-		}
-		// A directory that vanished again is found by the next poll.
+	if err := followDirs(l.watch, paths); err != nil {
+		l.poll(err)
+		return
 	}
 	l.store.stats.watched.Store(int64(len(l.watch.list())))
 }

@@ -9,7 +9,8 @@ type Status struct {
 	// configuration. Certificates obtained on demand share "on_demand", so
 	// that clients cannot make label values.
 	Name string `json:"name"`
-	// Source is where it comes from: file, pkcs12, directory, acme or local.
+	// Source is where it comes from: file, pkcs12, directory, acme or local, or
+	// [SourceClient].
 	Source string `json:"source"`
 	// SourceIndex is the place in the list of sources.
 	SourceIndex int `json:"source_index"`
@@ -34,6 +35,9 @@ type Status struct {
 
 	ACME *ACMEStatus `json:"acme,omitempty"` // nil unless Source is acme
 }
+
+// SourceClient is the source of what is presented to servers, not to clients.
+const SourceClient = "client"
 
 // ACMEState is what an ACME certificate is waiting for.
 type ACMEState string

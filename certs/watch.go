@@ -2,9 +2,12 @@ package certs
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/tlsproxy/tlsproxy/internal/filelinks"
 )
 
 // watcher reports changes in directories.
@@ -34,6 +37,27 @@ func (w inotify) list() []string                { return w.Watcher.WatchList() }
 func (w inotify) events() <-chan fsnotify.Event { return w.Watcher.Events }
 func (w inotify) errors() <-chan error          { return w.Watcher.Errors }
 func (w inotify) close() error                  { return w.Watcher.Close() }
+
+// followDirs watches the directories that decide what paths lead to now, and no
+// other. The error says that watching is no longer possible.
+func followDirs(w watcher, paths []string) error {
+	want, have := filelinks.Dirs(paths...), w.list()
+	for _, dir := range have {
+		if !slices.Contains(want, dir) {
+			w.remove(dir) // fails only if it is gone already
+		}
+	}
+	for _, dir := range want {
+		if slices.Contains(have, dir) {
+			continue
+		}
+		if err := w.add(dir); err != nil && exhausted(err) {
+			return err
+		}
+		// A directory that vanished again is found by the next poll.
+	}
+	return nil
+}
 
 // exhausted reports whether watching fails because a limit of the kernel is
 // reached, rather than for one directory.

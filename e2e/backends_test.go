@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,6 +223,84 @@ func TestTLSBackend(t *testing.T) {
 	p.mustReload()
 	if code, _ := fetch(t, client, "https://localhost/"); code != http.StatusBadGateway {
 		t.Errorf("backend with another name in its certificate: %d, want 502", code)
+	}
+}
+
+// TestTLSBackendFiles renews what a backend is shown and what it is verified by,
+// without a reload: the next connection has the new ones, a broken file leaves the
+// old ones and says so.
+func TestTLSBackendFiles(t *testing.T) {
+	ca, clients := newCA(t), newCA(t)
+	var served atomic.Pointer[tls.Certificate]
+	serveWith := func(ca *pki.CA) {
+		cert, err := ca.Issue(pki.Request{Names: []string{"backend.test"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served.Store(cert)
+	}
+	serveWith(ca)
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close") // so that the next request has another connection
+		fmt.Fprint(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+	}))
+	backend.TLS = &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return served.Load(), nil },
+		ClientAuth:     tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool(),
+		SessionTicketsDisabled: true, // a resumed session shows no certificate
+	}
+	backend.StartTLS()
+	t.Cleanup(backend.Close)
+
+	p := newProxy(t, "")
+	p.write("ca.pem", string(pki.CertificatePEM(ca.Certificate)))
+	first := p.issue(clients, "us", pki.Request{CommonName: "first", Client: true})
+	p.writeConfig(strings.Replace(withBackend(backend.URL), `"]}`, `"], tls: {ca_file: "{{dir}}/ca.pem", server_name: backend.test, cert: "{{dir}}/us.crt", key: "{{dir}}/us.key"}}`, 1))
+	p.start()
+	p.waitReady()
+	_, pool := p.devCA()
+	client := p.client(pool, true)
+	shown := func(name string) func() bool {
+		return func() bool {
+			code, body := fetch(t, client, "https://localhost/")
+			return code == 200 && body == name
+		}
+	}
+	ours := fmt.Sprintf("certificate=%q", filepath.Join(p.dir, "us.crt"))
+	expires := func(cert *tls.Certificate) bool {
+		return p.metric("tlsproxy_certificate_expiry_timestamp_seconds", ours) == float64(cert.Leaf.NotAfter.Unix())
+	}
+	if !shown("first")() || !expires(first) {
+		t.Error("the first certificate is not shown, or its end not told")
+	}
+	second := p.issue(clients, "us", pki.Request{CommonName: "second", Client: true, NotAfter: time.Now().Add(time.Hour)})
+	eventually(t, "the second certificate is shown", shown("second"))
+	if !expires(second) {
+		t.Error("the end of the second certificate is not told")
+	}
+
+	p.write("us.key", "junk")
+	eventually(t, "the key counts as failing", func() bool { return p.metric("tlsproxy_certificate_failing", ours) == 1 })
+	if !shown("second")() {
+		t.Error("a broken key took the certificate away")
+	}
+	eventually(t, "the log says so", func() bool { return strings.Contains(p.stderr.String(), "what was loaded before is kept") })
+	p.issue(clients, "us", pki.Request{CommonName: "third", Client: true})
+	eventually(t, "the third certificate is shown", shown("third"))
+	if p.metric("tlsproxy_certificate_failing", ours) != 0 {
+		t.Error("the key still counts as failing")
+	}
+
+	other := newCA(t)
+	serveWith(other)
+	if code, _ := fetch(t, client, "https://localhost/"); code != http.StatusBadGateway {
+		t.Errorf("a backend of an unknown CA: %d, want 502", code)
+	}
+	p.write("ca.pem", string(pki.CertificatePEM(other.Certificate)))
+	eventually(t, "the new CA is trusted", shown("third"))
+	serveWith(ca)
+	if code, _ := fetch(t, client, "https://localhost/"); code != http.StatusBadGateway {
+		t.Errorf("a backend of the old CA: %d, want 502", code)
 	}
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -88,13 +89,14 @@ func TestGRPC(t *testing.T) {
 		{"h2", "h2://", serverTLS},
 		{"https", "https://", serverTLS},
 	}
+	backendTLS := &tls.Config{RootCAs: ca.Pool()}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := grpcBackend{cancelled: make(chan struct{})}
 			pool := newPool(t, upstream.Options{
 				Name:     "grpc",
 				Backends: []upstream.Backend{{URL: tt.url + startGRPC(t, b, tt.creds)}},
-				TLS:      upstream.TLS{RootCAs: ca.Pool()},
+				TLS:      func() *tls.Config { return backendTLS },
 			})
 			r := startRig(t, h2, pool, nil)
 			client := grpcClient(t, r)

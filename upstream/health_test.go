@@ -324,7 +324,7 @@ func TestChecksDoNotResume(t *testing.T) {
 		host.Store(r.Host)
 		fmt.Fprint(w, r.TLS.DidResume, " ", r.UserAgent())
 	}, func(s *httptest.Server) { s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}} })
-	p := newPool(t, Options{TLS: TLS{RootCAs: ca.Pool()}, Health: Health{Path: "/healthz", Host: "app.test", StatusMin: 200, StatusMax: 200}}, "https://"+addr)
+	p := newPool(t, Options{TLS: always(&tls.Config{RootCAs: ca.Pool()}), Health: Health{Path: "/healthz", Host: "app.test", StatusMin: 200, StatusMax: 200}}, "https://"+addr)
 	b := p.backends[0]
 	for range 3 {
 		if err := b.check(t.Context()); err != nil {

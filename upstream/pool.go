@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,10 @@ func (o *Options) setDefaults() {
 	o.EjectAfter = cmp.Or(o.EjectAfter, 3)
 	o.EjectFor = cmp.Or(o.EjectFor, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.TLS == nil {
+		plain := new(tls.Config)
+		o.TLS = func() *tls.Config { return plain }
+	}
 	if o.dial == nil {
 		o.dial = new(net.Dialer).DialContext
 	}

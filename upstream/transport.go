@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -58,32 +59,55 @@ type dialer struct {
 	backend *backend
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration
-	tls     *tls.Config
+	tls     func() *tls.Config
 	report  func(error) // learns from every attempt
+	resume  bool
+
+	mu       sync.Mutex             // guards the fields below
+	source   *tls.Config            // returned by tls at the last connection
+	sessions tls.ClientSessionCache // of connections by source
 }
 
 func newDialer(b *backend, o Options) *dialer {
 	d := newChecker(b, o)
-	d.report = b.dialed
-	d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	d.report, d.resume = b.dialed, true
 	return d
 }
 
 // newChecker returns a dialer for health checks: every handshake is a full one, so
 // that a check sees what a new client would.
 func newChecker(b *backend, o Options) *dialer {
-	return &dialer{
-		backend: b,
-		dial:    o.dial,
-		timeout: o.DialTimeout,
-		report:  func(error) {},
-		tls: &tls.Config{
-			ServerName:   cmp.Or(o.TLS.ServerName, b.addr.serverName),
-			RootCAs:      o.TLS.RootCAs,
-			Certificates: o.TLS.Certificates,
-			MinVersion:   tls.VersionTLS12,
-		},
+	return &dialer{backend: b, dial: o.dial, timeout: o.DialTimeout, report: func(error) {}, tls: o.TLS}
+}
+
+// config is how to shake hands now, offering the protocols of a.
+func (d *dialer) config(a address) *tls.Config {
+	source := d.tls()
+	cfg := source.Clone()
+	cfg.ServerName = cmp.Or(cfg.ServerName, a.serverName)
+	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS12)
+	cfg.ClientSessionCache, cfg.NextProtos = d.sessionsOf(source), nil
+	if a.http2 {
+		cfg.NextProtos = append(cfg.NextProtos, "h2")
 	}
+	if a.http1 {
+		cfg.NextProtos = append(cfg.NextProtos, "http/1.1")
+	}
+	return cfg
+}
+
+// sessionsOf returns the sessions that may be resumed: one that began with another
+// certificate would go on with it.
+func (d *dialer) sessionsOf(source *tls.Config) tls.ClientSessionCache {
+	if !d.resume {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.source != source {
+		d.source, d.sessions = source, tls.NewLRUClientSessionCache(0)
+	}
+	return d.sessions
 }
 
 func (d *dialer) dialPlain(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -94,16 +118,9 @@ func (d *dialer) dialPlain(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // tlsDialer dials and shakes hands, offering the protocols of a.
 func (d *dialer) tlsDialer(a address) func(context.Context, string, string) (net.Conn, error) {
-	cfg := d.tls.Clone()
-	if a.http2 {
-		cfg.NextProtos = append(cfg.NextProtos, "h2")
-	}
-	if a.http1 {
-		cfg.NextProtos = append(cfg.NextProtos, "http/1.1")
-	}
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return d.attempt(ctx, func(ctx context.Context) (net.Conn, error) {
-			return d.dialTLS(ctx, cfg, a)
+			return d.dialTLS(ctx, d.config(a), a)
 		})
 	}
 }

@@ -23,7 +23,6 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -75,17 +74,6 @@ type Backend struct {
 	Transport http.RoundTripper
 }
 
-// TLS configures connections to https and h2 backends. The zero value verifies
-// the backend's certificate against the system's roots for the host of its URL.
-type TLS struct {
-	// ServerName replaces the host of the URL, in SNI and in verification.
-	ServerName string
-	// RootCAs replaces the system's roots.
-	RootCAs *x509.CertPool
-	// Certificates are the client certificates offered to the backend.
-	Certificates []tls.Certificate
-}
-
 // Health configures active health checks: GET requests made by [Pool.Run].
 type Health struct {
 	// Path is the path and query asked for; "" switches the checks off.
@@ -117,8 +105,11 @@ type Options struct {
 	Backends []Backend
 	// Balance chooses among the backends that are up.
 	Balance Balance
-	// TLS is for https and h2 backends.
-	TLS TLS
+	// TLS returns how to connect to https and h2 backends; nil, and an empty
+	// configuration, verify against the system's roots. A ServerName takes the place
+	// of the host of the URL. It is asked at each connection; what it returns is not
+	// modified, and sessions of one pointer are not resumed with another.
+	TLS func() *tls.Config
 	// Health configures active checks; off when its Path is empty.
 	Health Health
 

@@ -168,6 +168,7 @@ function expiry(now, iso, warnDays) {
 }
 
 function staple(s, c) {
+  if (c.source === "client") return [element("span", "dim", "shown to servers")];
   const st = (s.staples || []).find(x => c.fingerprint && x.certificate === c.fingerprint);
   if (!st || st.state === "no_responder") {
     return [element("span", c.must_staple ? "bad" : "dim", c.must_staple ? "must-staple, but no responder" : "no responder")];

@@ -72,9 +72,14 @@ func certErrors(cfg *config.Config, err error) error {
 	if !errors.As(err, &sourceErrors) {
 		return cfg.At("certificates", err)
 	}
+	return placed(cfg, sourceErrors, func(e *certs.SourceError) string { return fmt.Sprintf("certificates[%d]", e.Source) })
+}
+
+// placed gives each error its place, by the section that it is about.
+func placed(cfg *config.Config, sourceErrors certs.SourceErrors, section func(*certs.SourceError) string) error {
 	var all []error
 	for _, e := range sourceErrors {
-		path := fmt.Sprintf("certificates[%d]", e.Source)
+		path := section(e)
 		if e.Field != "" {
 			path += "." + e.Field
 		}

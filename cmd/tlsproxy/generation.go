@@ -30,6 +30,7 @@ type generation struct {
 	policies  []*front.Policy        // by site
 	pools     map[string]*upstream.Pool
 	ledger    *upstream.Ledger          // of the pools
+	clients   []*certs.Client           // how the pools connect, in the order of their names
 	handlers  map[string]*proxy.Handler // by the address of the listener
 	departed  map[string]*departed      // by the address of a listener that only earlier ones had
 	tables    map[string]*front.Table   // by the address of the listener
@@ -130,9 +131,7 @@ func (p *program) buildUpstreams(g *generation) error {
 	if old := p.generation.Load(); old != nil {
 		g.ledger = old.ledger.Next()
 	}
-	pools, err := buildPools(g.cfg, g.ledger, p.log)
-	g.pools = pools
-	return err
+	return p.buildPools(g)
 }
 
 func (p *program) buildTables(g *generation) error {
@@ -246,13 +245,16 @@ func (p *program) install(g *generation) {
 }
 
 // start runs the generation's own work: health checks, and watching the files
-// of client authentication.
+// of client authentication and of connections to backends.
 func (g *generation) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop, g.done = stop, make(chan struct{})
 	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range g.pools {
 		group.Go(func() error { return pool.Run(ctx) })
+	}
+	for _, client := range g.clients {
+		group.Go(func() error { return client.Run(ctx) })
 	}
 	for _, verifier := range g.verifiers {
 		if verifier != nil {

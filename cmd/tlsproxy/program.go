@@ -34,18 +34,19 @@ type program struct {
 	logs    *logHandler
 	log     *slog.Logger
 
-	certs   *certs.Store
-	stapler *ocsp.Stapler // nil: stapling is off
-	checker *ocsp.ClientChecker
-	resumer *session.Resumer
-	memory  *memwatch.Watcher
-	shared  *store.Store // nil: no store is configured
-	front   *front.Front
-	web     *webServer
-	plain   *plainServer // redirects and ACME HTTP-01
-	admin   *plainServer
-	access  *accessLog
-	metrics *metrics.Metrics
+	certs       *certs.Store
+	stapler     *ocsp.Stapler // nil: stapling is off
+	checker     *ocsp.ClientChecker
+	resumer     *session.Resumer
+	memory      *memwatch.Watcher
+	shared      *store.Store  // nil: no store is configured
+	storeClient *certs.Client // how it connects; nil: without TLS
+	front       *front.Front
+	web         *webServer
+	plain       *plainServer // redirects and ACME HTTP-01
+	admin       *plainServer
+	access      *accessLog
+	metrics     *metrics.Metrics
 
 	upgrades  proxy.Upgrades
 	responder atomic.Pointer[localResponder]

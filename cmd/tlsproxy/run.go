@@ -81,6 +81,9 @@ func (p *program) background() []func(context.Context) error {
 	if p.shared != nil {
 		runs = append(runs, p.shared.Run)
 	}
+	if p.storeClient != nil {
+		runs = append(runs, p.storeClient.Run)
+	}
 	return runs
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tlsproxy/tlsproxy/admin"
 	"github.com/tlsproxy/tlsproxy/cache"
+	"github.com/tlsproxy/tlsproxy/certs"
 	"github.com/tlsproxy/tlsproxy/config"
 	"github.com/tlsproxy/tlsproxy/front"
 	"github.com/tlsproxy/tlsproxy/metrics"
@@ -25,7 +26,7 @@ func (p *program) buildMetrics(*config.Config) error {
 		OCSP:         p.ocspStats,
 		Staples:      p.staples,
 		ClientOCSP:   p.checker.Stats,
-		Certificates: p.certs.Status,
+		Certificates: p.certificates,
 		CertStats:    p.certs.Stats,
 		Memory:       p.memory.Status,
 		ClientAuth:   p.clientAuthMetrics,
@@ -98,7 +99,7 @@ func (p *program) status() admin.Status {
 		Admin:            p.admin.addresses(),
 		Front:            p.front.Stats(),
 		Upgraded:         p.upgrades.Len(),
-		Certificates:     p.certs.Status(),
+		Certificates:     p.certificates(),
 		CertificateStats: p.certs.Stats(),
 		Staples:          p.staples(),
 		OCSP:             staples,
@@ -160,6 +161,25 @@ func evictions(e cache.Evictions) map[string]uint64 {
 		counts[reason.String()] = e.By(reason)
 	}
 	return counts
+}
+
+// certificates are those that clients are served and those that backends and the
+// store are shown.
+func (p *program) certificates() []certs.Status {
+	all := p.certs.Status()
+	var clients []*certs.Client
+	if g := p.generation.Load(); g != nil {
+		clients = append(clients, g.clients...)
+	}
+	if p.storeClient != nil {
+		clients = append(clients, p.storeClient)
+	}
+	for _, client := range clients {
+		if s, ok := client.Status(); ok {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func (p *program) upstreams() []upstream.Status {

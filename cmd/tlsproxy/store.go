@@ -20,11 +20,13 @@ func (p *program) buildStore(cfg *config.Config) error {
 		DB: redis.DB, Prefix: redis.Prefix, PoolSize: redis.PoolSize, KeyFile: cfg.Store.KeyFile, Timeout: cfg.Store.Timeout, Logger: p.log,
 	}
 	if redis.TLS != nil {
-		client, err := clientTLS(cfg, "store.redis.tls", redis.TLS)
+		client, err := newClient(cfg, "store.redis.tls", *redis.TLS, p.log)
 		if err != nil {
 			return err
 		}
-		options.TLS = client
+		p.storeClient = client
+		options.TLS = client.Config().Clone()
+		options.TLS.Certificates, options.TLS.GetClientCertificate = nil, client.GetClientCertificate
 	}
 	store.LogLibrary(p.log)
 	shared, err := store.New(options)
