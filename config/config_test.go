@@ -310,7 +310,7 @@ func TestHostileFilesEndSoon(t *testing.T) {
 			if _, err := Parse("f", []byte(text)); err == nil {
 				t.Error("no error")
 			}
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 		})

@@ -137,6 +137,7 @@ func TestOnDemandIsNotOpen(t *testing.T) {
 listeners:
   - address: "{{tls}}"
 http: {address: "{{http}}"}
+timeouts: {handshake: 30s}
 certificates:
   - {cert: "{{dir}}/tls.crt", key: "{{dir}}/tls.key"}
   - acme:

@@ -196,8 +196,9 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if n := conns.Load(); n > clients {
-		t.Errorf("%d connections for %d requests at a time", n, clients)
+	// http.Transport dials beside waiting for a connection, so there may be a few more.
+	if n := conns.Load(); n > 2*clients {
+		t.Errorf("%d connections for 3 times %d requests at a time", n, clients)
 	}
 	var trace Trace
 	req := request(t, "GET", nil)
