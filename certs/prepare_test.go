@@ -274,6 +274,31 @@ func TestLatePreparationOfNoUse(t *testing.T) {
 	}
 }
 
+// TestIssuerAtTheStart: the issuer that came with one certificate is known when
+// another one of the same load is prepared, and not for longer than it is held.
+func TestIssuerAtTheStart(t *testing.T) {
+	ca, dir := newCA(t), t.TempDir()
+	whole, alone := issue(t, ca, pki.Request{Names: []string{"whole.test"}}), issue(t, ca, pki.Request{Names: []string{"alone.test"}})
+	alone.Certificate = alone.Certificate[:1]
+	var s *Store
+	var missing sync.Map
+	s = newStore(t, Options{Prepare: func(_ context.Context, cert *tls.Certificate) error {
+		if s.Issuer(cert.Leaf) == nil {
+			missing.Store(cert.Leaf.DNSNames[0], true)
+		}
+		return nil
+	}})
+	load(t, s, Source{Files: writePair(t, dir, "a-alone", alone)}, Source{Files: writePair(t, dir, "whole", whole)})
+	missing.Range(func(name, _ any) bool {
+		t.Errorf("no issuer for %v", name)
+		return true
+	})
+	load(t, s)
+	if s.Issuer(alone.Leaf) != nil {
+		t.Error("the issuer is known by a certificate that is gone")
+	}
+}
+
 // TestSlowPreparation: while one certificate waits for its first staple the old
 // one is served, and other files are reloaded as ever.
 func TestSlowPreparation(t *testing.T) {

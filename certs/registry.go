@@ -71,6 +71,17 @@ func (r *registry) isRevoked(c *certificate) bool {
 	return h != nil && h.revoked
 }
 
+// certificates returns all that are held, be their set installed or not yet.
+func (r *registry) certificates() []*certificate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	certs := make([]*certificate, 0, len(r.held))
+	for _, h := range r.held {
+		certs = append(certs, h.cert)
+	}
+	return certs
+}
+
 // release undoes one acquire.
 func (r *registry) release(c *certificate) {
 	r.mu.Lock()

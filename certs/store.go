@@ -179,20 +179,15 @@ func (s *Store) Keys(serverName string) [][32]byte {
 }
 
 // Issuer returns the certificate that issued leaf if it came with any
-// installed certificate, else nil.
+// certificate that is installed or about to be, else nil.
 func (s *Store) Issuer(leaf *x509.Certificate) *x509.Certificate {
 	if selfSigned(leaf) {
 		return leaf
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.local != nil && s.local.IssuedBy(leaf) {
-		return s.local.Certificate
+	if ca := s.LocalCA(); ca != nil && ca.IssuedBy(leaf) {
+		return ca.Certificate
 	}
-	if s.set == nil {
-		return nil
-	}
-	for _, c := range s.set.certificates() {
+	for _, c := range s.registry.certificates() {
 		for _, der := range c.tls.Certificate[1:] {
 			if ca, err := x509.ParseCertificate(der); err == nil && issued(ca, leaf) {
 				return ca

@@ -43,7 +43,8 @@ type Options struct {
 	Local func(issuer *x509.Certificate) http.Handler
 
 	// Issuer finds the issuer of a leaf whose chain does not contain it;
-	// nil, or a nil result, means that it is unknown.
+	// nil, or a nil result, means that it is unknown, until the chain of a
+	// certificate that is prepared later contains it.
 	Issuer func(leaf *x509.Certificate) *x509.Certificate
 
 	// StateDir is the program's state directory: responses are kept in its

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -40,7 +41,8 @@ type Stapler struct {
 
 	mu      sync.Mutex
 	entries map[[32]byte]*entry
-	asked   int // entries that can be asked about
+	orphans map[[32]byte]*entry // those whose issuer is not known yet
+	asked   int                 // entries that can be asked about
 	running bool
 }
 
@@ -83,6 +85,7 @@ func New(o Options) (*Stapler, error) {
 		wake:      make(chan struct{}, 1),
 		loads:     make(chan struct{}, maxLoads),
 		entries:   make(map[[32]byte]*entry),
+		orphans:   make(map[[32]byte]*entry),
 	}, nil
 }
 
@@ -166,6 +169,13 @@ func (s *Stapler) register(cert *tls.Certificate) (e *entry, fresh, running bool
 	if e != made {
 		return e, false, running
 	}
+	s.begin(e)
+	s.adopt(cert)
+	return e, true, running
+}
+
+// begin has e, which is new, taken care of.
+func (s *Stapler) begin(e *entry) {
 	if e.problem == "" {
 		s.disk.load(s, e)
 	}
@@ -173,7 +183,33 @@ func (s *Stapler) register(cert *tls.Certificate) (e *entry, fresh, running bool
 	case s.wake <- struct{}{}:
 	default:
 	}
-	return e, true, running
+}
+
+// adopt looks in the chain of a new certificate for the issuer of those that
+// have none yet: which of them is known first is a matter of chance.
+func (s *Stapler) adopt(cert *tls.Certificate) {
+	s.mu.Lock()
+	orphans := slices.Collect(maps.Values(s.orphans))
+	s.mu.Unlock()
+	for _, old := range orphans {
+		alone := &tls.Certificate{Certificate: append([][]byte{old.target.leaf.Raw}, cert.Certificate[1:]...), Leaf: old.target.leaf}
+		if issuerOf(alone, nil) == nil {
+			continue
+		}
+		made := s.newEntry(old.key, alone)
+		made.fetch.Lock()
+		if s.succeed(old, made) {
+			s.begin(made)
+		}
+		made.fetch.Unlock()
+	}
+}
+
+// succeed puts made in the place of old, unless something else did.
+func (s *Stapler) succeed(old, made *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[old.key] == old && s.replace(old, made) == made
 }
 
 // retain adds a reference to the entry with that key. If there is none, or one
@@ -202,6 +238,10 @@ func (s *Stapler) replace(old, fresh *entry) *entry {
 		fresh.refs = old.refs
 	}
 	s.entries[fresh.key] = fresh
+	delete(s.orphans, fresh.key)
+	if fresh.problem == StateNoIssuer {
+		s.orphans[fresh.key] = fresh
+	}
 	if fresh.problem == "" {
 		s.asked++
 		s.fitCapacity()
@@ -281,6 +321,7 @@ func (s *Stapler) Release(cert *tls.Certificate) {
 		return
 	}
 	delete(s.entries, key)
+	delete(s.orphans, key)
 	if e.stop != nil {
 		e.stop()
 	}

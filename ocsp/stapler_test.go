@@ -331,6 +331,36 @@ func TestWithoutResponderOrIssuer(t *testing.T) {
 	})
 }
 
+// TestIssuerComesLater: a certificate whose issuer is not known is stapled as
+// soon as another one brings that along.
+func TestIssuerComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newCA(t, pki.CAOptions{})
+		orphan := serverCert(t, ca, "orphan.test")
+		orphan.Certificate = orphan.Certificate[:1]
+		r := start(t, Options{})
+		defer r.stop(t)
+		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
+		r.prepare(t, orphan)
+		r.prepare(t, serverCert(t, newCA(t, pki.CAOptions{}), "stranger.test"))
+		advance(time.Second)
+		if got := r.statusOf(t, "orphan.test").State; got != StateNoIssuer {
+			t.Fatalf("state = %s; want %s", got, StateNoIssuer)
+		}
+		sibling := serverCert(t, ca, "sibling.test")
+		r.prepare(t, sibling)
+		advance(time.Second)
+		if got := r.statusOf(t, "orphan.test"); got.State != StateGood || r.served(t, orphan) == nil {
+			t.Errorf("with its issuer in another chain: %+v", got)
+		}
+		r.Release(sibling)
+		r.Release(orphan)
+		if got := r.Stats(); got.Certificates != 1 || got.Stapled != 0 {
+			t.Errorf("stats = %+v", got)
+		}
+	})
+}
+
 func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newCA(t, pki.CAOptions{})
