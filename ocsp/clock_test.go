@@ -1,6 +1,7 @@
 package ocsp
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,13 +129,14 @@ func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newCA(t, pki.CAOptions{})
 		cert := serverCert(t, ca, "a.test")
-		ahead := 4 * 365 * 24 * time.Hour
-		r := start(t, Options{Now: func() time.Time { return time.Now().Add(ahead) }})
+		var ahead atomic.Int64
+		ahead.Store(int64(4 * 365 * 24 * time.Hour))
+		r := start(t, Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 		defer r.stop(t)
 		r.net.set("ocsp.test", failing(500))
 		r.prepare(t, cert)
 		advance(12 * time.Hour) // long enough for the breaker to open
-		ahead = 0
+		ahead.Store(0)
 		r.net.set("ocsp.test", pki.NewResponder(ca, pki.ResponderOptions{}))
 		advance(longestSleep + time.Second)
 		if r.served(t, cert) == nil {
