@@ -179,7 +179,7 @@ func isDown(err error) bool {
 func (f *fetcher) exchange(ctx context.Context, method string, t *target, u string, weigh func(*Response) error) (*Response, error) {
 	r, err := f.roundTrip(ctx, method, t, u)
 	if err == nil {
-		err = f.usable(r)
+		err = r.Usable(f.now())
 	}
 	if err == nil && weigh != nil {
 		err = weigh(r)
@@ -193,15 +193,6 @@ func (f *fetcher) exchange(ctx context.Context, method string, t *target, u stri
 	}
 	f.count(Reason(r.Status.String()))
 	return r, nil
-}
-
-// usable reports why a verified response is of no use. A revocation for good
-// always is of use.
-func (f *fetcher) usable(r *Response) error {
-	if !r.final() && r.Status != Unknown && !f.now().Before(r.End) {
-		return refuse(ReasonExpired, "nextUpdate is %s: too near to be relied on", stamp(r.NextUpdate))
-	}
-	return nil
 }
 
 func (f *fetcher) roundTrip(ctx context.Context, method string, t *target, u string) (*Response, error) {

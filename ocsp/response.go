@@ -56,6 +56,17 @@ type Response struct {
 	End time.Time
 }
 
+// Usable reports why r, though verified, is not relied on at the time now: its
+// End has come, which is some minutes before NextUpdate. The error is an *[Error].
+// A revocation that cannot be taken back, and an answer that there is none, are
+// always of use.
+func (r *Response) Usable(now time.Time) error {
+	if !r.final() && r.Status != Unknown && !now.Before(r.End) {
+		return refuse(ReasonExpired, "it is relied on until %s, before its end: now is %s", stamp(r.End), stamp(now))
+	}
+	return nil
+}
+
 // final reports whether r is a revocation that cannot be taken back. A nil r is
 // none, nor a hold.
 func (r *Response) final() bool { return r != nil && r.Status == Revoked && !r.onHold() }

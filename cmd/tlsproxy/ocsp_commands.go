@@ -87,12 +87,21 @@ func ocspHandshake(ctx context.Context, address, name string, timeout time.Durat
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true}} //nolint:gosec // see above
+	// In TLS 1.2 a server that demands a client certificate ends the handshake,
+	// after it has shown all that is asked about.
+	var shown *tls.ConnectionState
+	dialer.Config.VerifyConnection = func(state tls.ConnectionState) error {
+		shown = &state
+		return nil
+	}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
+	if err == nil {
+		defer conn.Close()
+	}
+	if shown == nil {
 		return tls.ConnectionState{}, err
 	}
-	defer conn.Close()
-	return conn.(*tls.Conn).ConnectionState(), nil
+	return *shown, nil
 }
 
 func ocspShowStaple(f *ocspFlags, target string, state tls.ConnectionState) (*ocspReport, error) {
@@ -143,8 +152,13 @@ func ocspVerify(_ context.Context, f *ocspFlags, path string) (*ocspReport, erro
 		return nil, err
 	}
 	report := newOCSPReport(path, leaf)
+	report.at = at
 	report.Contents, _ = ocsp.Parse(der) // decide says what is wrong with it
-	report.decide(ocsp.Verify(der, leaf, issuer, at))
+	r, err := ocsp.Verify(der, leaf, issuer, at)
+	if err == nil {
+		err = r.Usable(at)
+	}
+	report.decide(r, err)
 	return report, nil
 }
 

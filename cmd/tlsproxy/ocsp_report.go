@@ -34,7 +34,8 @@ type ocspReport struct {
 	Response    *ocspResponse    `json:"response,omitempty"` // of a verified response
 	Contents    *ocsp.Contents   `json:"contents,omitempty"` // of any response
 
-	raw []byte // to be written to -out
+	raw []byte    // to be written to -out
+	at  time.Time // as which the times are told; zero: now
 }
 
 type ocspCertificate struct {
@@ -152,25 +153,25 @@ func (o *ocspReport) writeText(w io.Writer) error {
 		line("certificate", c.Subject)
 		line("names", strings.Join(c.Names, ", "))
 		line("serial", c.Serial)
-		line("not after", ocspTime(c.NotAfter))
+		line("not after", o.moment(c.NotAfter))
 		line("must-staple", c.MustStaple)
 		line("responders", strings.Join(c.Responders, ", "))
 	}
 	switch {
 	case o.Response != nil:
-		o.Response.lines(line)
+		o.Response.lines(line, o.moment)
 	case o.Contents != nil:
-		contentLines(o.Contents, line)
+		contentLines(o.Contents, line, o.moment)
 	}
 	return t.Flush()
 }
 
-func (r *ocspResponse) lines(line func(string, any)) {
-	line("this update", ocspTime(r.ThisUpdate))
-	line("next update", ocspTime(r.NextUpdate))
-	line("produced at", ocspTime(r.ProducedAt))
-	line("stapled until", ocspTime(r.StapledTo))
-	line("revoked at", ocspTime(r.RevokedAt))
+func (r *ocspResponse) lines(line func(string, any), moment func(time.Time) string) {
+	line("this update", moment(r.ThisUpdate))
+	line("next update", moment(r.NextUpdate))
+	line("produced at", moment(r.ProducedAt))
+	line("stapled until", moment(r.StapledTo))
+	line("revoked at", moment(r.RevokedAt))
 	line("revocation reason", r.Reason)
 	line("signed by", r.Signer)
 	line("signature", r.Signature)
@@ -186,29 +187,33 @@ func printable(r rune) rune {
 }
 
 // contentLines prints a response that was not verified, or refused.
-func contentLines(c *ocsp.Contents, line func(string, any)) {
+func contentLines(c *ocsp.Contents, line func(string, any), moment func(time.Time) string) {
 	line("responder", c.Responder)
-	line("produced at", ocspTime(c.ProducedAt))
+	line("produced at", moment(c.ProducedAt))
 	line("signature", c.Signature)
 	line("embedded", strings.Join(c.Certificates, "; "))
 	for _, a := range c.Answers {
 		line("answer for", a.Serial)
 		line("  status", a.Status)
-		line("  this update", ocspTime(a.ThisUpdate))
-		line("  next update", ocspTime(a.NextUpdate))
-		line("  revoked at", ocspTime(a.RevokedAt))
+		line("  this update", moment(a.ThisUpdate))
+		line("  next update", moment(a.NextUpdate))
+		line("  revoked at", moment(a.RevokedAt))
 		line("  revocation reason", a.Reason)
 		line("  issuer name hash", a.NameHash)
 		line("  issuer key hash", a.KeyHash)
 	}
 }
 
-// ocspTime says how far away a time is; "" for none.
-func ocspTime(t time.Time) string {
+// moment says how far away a time is; "" for none.
+func (o *ocspReport) moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	left := time.Until(t).Round(time.Second)
+	at := o.at
+	if at.IsZero() {
+		at = time.Now()
+	}
+	left := t.Sub(at).Round(time.Second)
 	if left < 0 {
 		return fmt.Sprintf("%s (%v ago)", t.UTC().Format(time.RFC3339), -left)
 	}

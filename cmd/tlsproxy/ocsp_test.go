@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -156,6 +158,65 @@ func TestOCSPShowServer(t *testing.T) {
 				t.Errorf("exit %d; want %d and %q in\n%s%s", code, test.code, test.want, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestOCSPVerifyNearTheEnd: what the proxy would not staple any more is not
+// called good, and times are told as of the moment asked about.
+func TestOCSPVerifyNearTheEnd(t *testing.T) {
+	b := newOCSPBench(t)
+	if code, stdout, stderr := b.run(t, "fetch", "-out", "good.der", "chain.pem"); code != exitOK {
+		t.Fatal(stdout, stderr)
+	}
+	code, stdout, _ := b.run(t, "verify", "-json", "-cert", "chain.pem", "good.der")
+	var report ocspReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK {
+		t.Fatalf("exit %d, %v in %s", code, err, stdout)
+	}
+	end := report.Response.StapledTo
+	for at, want := range map[time.Time]struct {
+		code int
+		text []string
+	}{
+		end.Add(-time.Minute):                            {exitOK, []string{"good", "stapled until:  " + end.UTC().Format(time.RFC3339) + " (in 1m0s)"}},
+		end.Add(time.Second):                             {exitFailure, []string{"refused (the response has expired: it is relied on until " + end.UTC().Format(time.RFC3339)}},
+		report.Response.NextUpdate.Add(-time.Second * 2): {exitFailure, []string{"refused", "next update:", "(in 2s)"}},
+	} {
+		code, stdout, _ := b.run(t, "verify", "-cert", "chain.pem", "-at", at.UTC().Format(time.RFC3339), "good.der")
+		if code != want.code {
+			t.Errorf("at %v: exit %d; want %d\n%s", at, code, want.code, stdout)
+		}
+		for _, text := range want.text {
+			if !strings.Contains(stdout, text) {
+				t.Errorf("at %v: no %q in\n%s", at, text, stdout)
+			}
+		}
+	}
+}
+
+// TestOCSPShowServerForClients: the staple of a server that demands client
+// certificates is shown, in every version of TLS.
+func TestOCSPShowServerForClients(t *testing.T) {
+	b := newOCSPBench(t)
+	if code, stdout, stderr := b.run(t, "fetch", "-out", "good.der", "chain.pem"); code != exitOK {
+		t.Fatal(stdout, stderr)
+	}
+	staple, err := os.ReadFile(b.path("good.der"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		cert := *b.cert
+		cert.OCSPStaple = staple
+		server := httptest.NewUnstartedServer(nil)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version, ClientAuth: tls.RequireAnyClientCert}
+		server.StartTLS()
+		code, stdout, stderr := b.run(t, "show", server.Listener.Addr().String())
+		if code != exitOK || !strings.Contains(stdout, "good (the certificate is good)") {
+			t.Errorf("%s: exit %d\n%s%s", tls.VersionName(version), code, stdout, stderr)
+		}
+		server.Close()
 	}
 }
 
