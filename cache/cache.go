@@ -26,6 +26,10 @@ type Cache[K comparable, V any] struct {
 	capacity atomic.Int64
 }
 
+// maxWeight bounds an entry's weight: so many that eight million of them are needed for
+// their sum to overflow.
+const maxWeight = 1 << 40
+
 // noClock stands for the time in a cache where nothing has ever had a lifetime and
 // the clock is not worth reading. Nothing has expired at it.
 const noClock = math.MinInt64
@@ -111,8 +115,8 @@ func overhead[K comparable, V any](weights bool) int64 {
 	return n
 }
 
-// now returns the time since the cache was made.
-func (c *Cache[K, V]) now() int64 { return c.clock() - c.start }
+// now returns the time since the cache was made, which ends before forever does.
+func (c *Cache[K, V]) now() int64 { return max(0, min(c.clock()-c.start, forever-1)) }
 
 // time returns the time for a call that sets no lifetime.
 func (c *Cache[K, V]) time() int64 {
@@ -180,7 +184,7 @@ func (c *Cache[K, V]) PutFor(k K, v V, d time.Duration) { c.TryPutFor(k, v, d) }
 func (c *Cache[K, V]) TryPutFor(k K, v V, d time.Duration) bool {
 	weight := c.overhead
 	if c.weigh != nil {
-		weight += max(0, min(c.weigh(k, v), math.MaxInt64/4))
+		weight += max(0, min(c.weigh(k, v), maxWeight))
 	}
 	s, hash := c.place(&k)
 	var now, expires int64

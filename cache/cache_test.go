@@ -286,12 +286,79 @@ func TestStatsIdle(t *testing.T) {
 	c.Put(3, 1) // 1 goes, idle for 20 s
 	now.advance(5 * time.Second)
 	st := c.Stats()
-	near := func(got, want time.Duration) bool { return (got - want).Abs() < 100*time.Millisecond }
+	near := func(got, want time.Duration) bool { return (got - want).Abs() < 300*time.Millisecond }
 	if !near(st.EvictedIdle, 20*time.Second) || !near(st.OldestIdle, 15*time.Second) {
 		t.Errorf("idle %v when evicted and %v at the oldest; want 20s and 15s", st.EvictedIdle, st.OldestIdle)
 	}
 	if st.Evictions.By(ReasonCapacity) != 1 || st.Capacity != 2 || st.Shards != 1 {
 		t.Errorf("stats are %+v", st)
+	}
+}
+
+// TestEvictedIdleOfAnOvertaken has a put read the clock, be overtaken by another, and
+// evict that one's entry: it was idle for no time, not for the whole range of stamps.
+func TestEvictedIdleOfAnOvertaken(t *testing.T) {
+	var now clock
+	hold := false
+	read, goOn := make(chan struct{}), make(chan struct{})
+	c := mustNew(t, Options[int, int]{Capacity: 1, Shards: 1, Lifetime: time.Hour, Now: func() int64 {
+		at := now.now
+		if hold {
+			hold = false
+			read <- struct{}{}
+			<-goOn
+		}
+		return at
+	}})
+	c.Put(0, 0)
+	hold = true
+	done := make(chan struct{})
+	go func() { c.Put(1, 1); close(done) }()
+	<-read
+	now.advance(time.Minute)
+	c.Put(2, 2)
+	goOn <- struct{}{}
+	<-done
+	if st := c.Stats(); st.EvictedIdle != 0 || st.OldestIdle != 0 {
+		t.Errorf("evicted after %v unused, the oldest has been for %v; want 0", st.EvictedIdle, st.OldestIdle)
+	}
+}
+
+// TestLongLife says what a cache knows after years, and at the end of its time.
+func TestLongLife(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	var now clock
+	c := mustNew(t, Options[int, int]{Capacity: 10, Shards: 1, Now: now.read})
+	c.Put(1, 1)
+	for years := range 19 {
+		now.now = int64(time.Duration(years) * year)
+		want := min(time.Duration(years)*year, forever)
+		c.PutFor(2, 1, time.Hour)
+		if idle := c.Stats().OldestIdle; (idle - want).Abs() > time.Second {
+			t.Errorf("after %d years the oldest is unused for %v", years, idle)
+		}
+	}
+	for _, at := range []int64{forever - 1, forever, free, free + 1, math.MaxInt64} {
+		now.now = at
+		c.Put(3, 1)
+		_, ok := c.Get(3)
+		if _, old := c.Get(1); !ok || !old || c.Len() < 2 {
+			t.Errorf("at %d: %v, %v, %d entries", at, ok, old, c.Len())
+		}
+		mustCheck(t, c)
+	}
+}
+
+// TestHugeWeights says that sums of weights do not overflow.
+func TestHugeWeights(t *testing.T) {
+	for _, most := range []int64{0, math.MaxInt64} {
+		c := mustNew(t, Options[int, int]{MaxBytes: most, Shards: 1, Weigh: func(int, int) int64 { return math.MaxInt64 }})
+		for i := range 5000 {
+			c.Put(i, i)
+		}
+		if n, b := c.Len(), c.Bytes(); n != 5000 || b < 5000<<40 {
+			t.Errorf("%d entries of %d bytes", n, b)
+		}
 	}
 }
 

@@ -108,7 +108,8 @@ func (s *shard[K, V]) stampAt(now int64) uint32 {
 		}
 		now = s.c.now()
 	}
-	s.stamp = uint32(now >> stampBits)
+	// A call that another overtook after reading the clock does not turn it back.
+	s.stamp = max(s.stamp, uint32(now>>stampBits))
 	return s.stamp
 }
 

@@ -7,9 +7,9 @@ const (
 	firstSlot = 2
 )
 
-// stampBits sets the unit of a stamp: 2^24 ns, about 17 ms. It goes round in more
-// than two years.
-const stampBits = 24
+// stampBits sets the unit of a stamp: 2^27 ns, about 134 ms. So 32 bits last as long as
+// the times that a cache knows.
+const stampBits = 63 - fanBits - 32
 
 // A slot is what the cache knows of an entry besides its key, value and weight. A
 // move in the order of use touches three of them, and a removal three: they are kept

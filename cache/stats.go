@@ -102,5 +102,5 @@ func (s *shard[K, V]) addTo(t *Stats, now uint32) counts {
 
 // idle returns the time between two stamps.
 func idle(now, then uint32) time.Duration {
-	return time.Duration(max(0, int32(now-then))) << stampBits
+	return time.Duration(max(0, int64(now)-int64(then))) << stampBits
 }

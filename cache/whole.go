@@ -7,7 +7,8 @@ import (
 )
 
 // The calls here concern the whole cache. They visit many entries, and take each
-// shard's lock for a batch at a time, so that others need not wait for the end.
+// shard's lock for a batch at a time, so that others need not wait for the end; only Len
+// counts what has expired in a shard in one go.
 
 // eachBatch calls f under the shard's lock until f returns false.
 func (c *Cache[K, V]) eachBatch(s *shard[K, V], f func() bool) {
@@ -45,8 +46,8 @@ func (c *Cache[K, V]) Bytes() (n int64) {
 
 // All returns an iterator over the live entries, in no particular order, which
 // leaves their order of use alone. It holds no lock while the loop body runs, which
-// may use the cache. An entry that stays is seen once, or perhaps twice while Shed or
-// SetCapacity move it; one that comes or goes meanwhile may or may not be seen.
+// may use the cache. An entry that stays is seen once, or perhaps twice while Shed,
+// SetCapacity or a put into a cache with MaxBytes move it; one that comes or goes meanwhile may or may not be seen.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var found []entry[K, V]
