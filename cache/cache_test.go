@@ -256,6 +256,54 @@ func TestSetCapacityAtOnce(t *testing.T) {
 	}
 }
 
+// TestRemovedIsOverwritten says that no memory that the cache once used holds a key or a
+// value that it does not.
+func TestRemovedIsOverwritten(t *testing.T) {
+	type secret [64]byte
+	fill := func(c *Cache[int, secret], from, n int) {
+		for i := range n {
+			c.Put(from+i, secret{0xAB})
+		}
+	}
+	for name, remove := range map[string]func(c *Cache[int, secret]){
+		"growing":     func(c *Cache[int, secret]) { fill(c, 10, 500); c.Shed(600) },
+		"Delete":      func(c *Cache[int, secret]) { deleteAll(c) },
+		"Clear":       (*Cache[int, secret]).Clear,
+		"Shed":        func(c *Cache[int, secret]) { c.Shed(95) },
+		"SetCapacity": func(c *Cache[int, secret]) { c.SetCapacity(3) },
+		"compacting":  func(c *Cache[int, secret]) { fill(c, 2000, 2500); c.Delete(1005); c.Shed(1700) },
+	} {
+		c := mustNew(t, Options[int, secret]{Shards: 1})
+		fill(c, 1000, 100)
+		seen := map[*entry[int, secret]][]entry[int, secret]{}
+		note := func() {
+			for _, page := range c.shards[0].entries.pages {
+				seen[&page[0]] = page
+			}
+		}
+		note()
+		remove(c)
+		note()
+		left := 0
+		for _, page := range seen {
+			for i := range page {
+				if page[i].value != (secret{}) {
+					left++
+				}
+			}
+		}
+		if left != c.Len() {
+			t.Errorf("%s: memory holds %d values, the cache %d", name, left, c.Len())
+		}
+	}
+}
+
+func deleteAll[K comparable, V any](c *Cache[K, V]) {
+	for k := range c.All() {
+		c.Delete(k)
+	}
+}
+
 // TestAllMayChangeTheCache says that the loop may delete what it is given, and stop.
 func TestAllMayChangeTheCache(t *testing.T) {
 	c := mustNew(t, Options[int, int]{Shards: 4})

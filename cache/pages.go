@@ -52,6 +52,7 @@ func (p *pages[T]) grow(n uint32, fill T) {
 				p.pages = append(p.pages, page)
 			} else {
 				copy(page, p.pages[0])
+				clear(p.pages[0]) // what it held may be secret
 				p.pages[0] = page
 				page = page[room:]
 			}
@@ -60,6 +61,13 @@ func (p *pages[T]) grow(n uint32, fill T) {
 			page[i] = fill
 		}
 		room = p.room()
+	}
+}
+
+// clear overwrites all elements.
+func (p *pages[T]) clear() {
+	for _, page := range p.pages {
+		clear(page)
 	}
 }
 
@@ -81,7 +89,8 @@ func (p *pages[T]) shrink(n uint32) {
 	for size > firstPage && uint32(size)/2 >= n {
 		size /= 2
 	}
-	if size < len(p.pages[0]) {
-		p.pages[0] = append(make([]T, 0, size), p.pages[0][:size]...)
+	if old := p.pages[0]; size < len(old) {
+		p.pages[0] = append(make([]T, 0, size), old[:size]...)
+		clear(old)
 	}
 }

@@ -98,6 +98,7 @@ func (c *Cache[K, V]) Clear() {
 		if c.onEvict != nil {
 			c.tell(&old, now)
 		}
+		old.entries.clear()
 	}
 }
 
