@@ -256,6 +256,28 @@ func TestSetCapacityAtOnce(t *testing.T) {
 	}
 }
 
+// TestShedTakesPartsByWhatIsHeld says that each shard drops its part of n, not the first
+// ones all of it.
+func TestShedTakesPartsByWhatIsHeld(t *testing.T) {
+	const shards = 4
+	c := mustNew(t, Options[int, int]{Shards: shards})
+	for i := range 8000 {
+		c.Put(i, i)
+	}
+	var before [shards]int
+	for i := range c.shards {
+		before[i] = c.shards[i].held
+	}
+	if n := c.Shed(2000); n != 2000 {
+		t.Fatalf("Shed = %d, want 2000", n)
+	}
+	for i := range c.shards {
+		if dropped := before[i] - c.shards[i].held; dropped < before[i]/4-1 || dropped > before[i]/4+2 {
+			t.Errorf("shard %d dropped %d of %d entries, want a quarter", i, dropped, before[i])
+		}
+	}
+}
+
 // TestRemovedIsOverwritten says that no memory that the cache once used holds a key or a
 // value that it does not.
 func TestRemovedIsOverwritten(t *testing.T) {
