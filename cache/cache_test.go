@@ -441,6 +441,9 @@ func TestReasonNames(t *testing.T) {
 			t.Errorf("reason %d is %q and counts %d", r, r, e.By(r))
 		}
 	}
+	if m := e.ByName(); len(m) != len(want) || m["expired"] != 1 || m["shed"] != 6 {
+		t.Errorf("by name: %v", m)
+	}
 	if taken.String() != "unknown" || e.By(taken) != 0 {
 		t.Errorf("reason %d is %q", taken, taken)
 	}

@@ -59,6 +59,15 @@ func (e Evictions) By(r Reason) uint64 {
 	return 0
 }
 
+// ByName returns the counts of all reasons under their names.
+func (e Evictions) ByName() map[string]uint64 {
+	m := make(map[string]uint64, reasons)
+	for r := range reasons {
+		m[r.String()] = e.By(r)
+	}
+	return m
+}
+
 // taken counts the entries that Take hands out, beside those that leave for a reason.
 const taken = reasons
 

@@ -44,21 +44,13 @@ func cacheSources(o Options) []namedCache {
 }
 
 func ofCache(s cache.Stats) cacheNumbers {
-	n := cacheNumbers{entries: s.Entries, capacity: s.Capacity, bytes: s.Bytes, maxBytes: s.MaxBytes,
-		scans: s.Scans, evictions: map[string]uint64{}, hits: s.Hits, misses: s.Misses, lookups: true}
-	for r := range cache.ReasonShed + 1 {
-		n.evictions[r.String()] = s.Evictions.By(r)
-	}
-	return n
+	return cacheNumbers{entries: s.Entries, capacity: s.Capacity, bytes: s.Bytes, maxBytes: s.MaxBytes,
+		scans: s.Scans, evictions: s.Evictions.ByName(), hits: s.Hits, misses: s.Misses, lookups: true}
 }
 
 // evictionReasons are the reasons of the cache package.
 func evictionReasons() []string {
-	var names []string
-	for r := range cache.ReasonShed + 1 {
-		names = append(names, r.String())
-	}
-	return names
+	return slices.Sorted(maps.Keys(cache.Evictions{}.ByName()))
 }
 
 func cacheCollector(caches []namedCache) prometheus.Collector {

@@ -3,8 +3,6 @@ package session
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/tlsproxy/tlsproxy/cache"
 )
 
 // Stats are counters since the start and gauges of now.
@@ -77,7 +75,7 @@ func (r *Resumer) Stats() Stats {
 	cs := r.cache.Stats()
 	s := Stats{
 		Lookups: make(map[Result]uint64, len(r.lookups)), NotStored: make(map[string]uint64, len(r.refused)),
-		Evictions: evictions(cs.Evictions),
+		Evictions: cs.Evictions.ByName(),
 		Stored:    r.stored.Load(), ShareLimited: r.shareLimited.Load(),
 		Entries: cs.Entries, Bytes: cs.Bytes, Capacity: cs.Capacity, MaxBytes: cs.MaxBytes, Scans: cs.Scans,
 		Clients: r.shares.clients(), Revocations: int(r.revoked.count.Load()),
@@ -96,17 +94,6 @@ func (r *Resumer) Stats() Stats {
 		s.LastEvictedAge = time.Duration(last-1) * time.Second
 	}
 	return s
-}
-
-func evictions(e cache.Evictions) map[string]uint64 {
-	out := map[string]uint64{}
-	for _, why := range []cache.Reason{
-		cache.ReasonExpired, cache.ReasonCapacity, cache.ReasonBytes,
-		cache.ReasonReplaced, cache.ReasonDeleted, cache.ReasonShed,
-	} {
-		out[why.String()] = e.By(why)
-	}
-	return out
 }
 
 // Status returns the state of now.

@@ -151,16 +151,8 @@ func sessionCache(s session.Stats) admin.Cache {
 func adminCache(name string, s cache.Stats) admin.Cache {
 	return admin.Cache{
 		Name: name, Entries: s.Entries, Capacity: s.Capacity, Bytes: s.Bytes, MaxBytes: s.MaxBytes,
-		Hits: s.Hits, Misses: s.Misses, Evictions: evictions(s.Evictions), Scans: s.Scans,
+		Hits: s.Hits, Misses: s.Misses, Evictions: s.Evictions.ByName(), Scans: s.Scans,
 	}
-}
-
-func evictions(e cache.Evictions) map[string]uint64 {
-	counts := make(map[string]uint64)
-	for reason := range cache.ReasonShed + 1 {
-		counts[reason.String()] = e.By(reason)
-	}
-	return counts
 }
 
 // certificates are those that clients are served and those that backends and the
