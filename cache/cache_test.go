@@ -557,6 +557,38 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
+// TestBytesAgainstTheHeap says how far Bytes is from what a cache takes: a tenth where
+// shards hold much, and beyond that a page of each array for each shard. Lighter entries
+// that make room for heavy ones give their pages back.
+func TestBytesAgainstTheHeap(t *testing.T) {
+	for _, test := range []struct {
+		maxBytes int64
+		shards   int
+	}{{1 << 20, 1}, {4 << 20, 1}, {32 << 20, 1}, {32 << 20, 8}} {
+		before := heapAfter()
+		c := mustNew(t, Options[int, []byte]{MaxBytes: test.maxBytes, Shards: test.shards, Lifetime: time.Hour,
+			Weigh: func(_ int, v []byte) int64 { return int64(cap(v)) }})
+		page := pageSize * (c.overhead + bucketFill*8)
+		check := func(what string) {
+			t.Helper()
+			heap, limit := heapAfter()-before, test.maxBytes*11/10+int64(test.shards)*page
+			if heap > limit {
+				t.Errorf("%s, %d bytes in %d shards: the heap holds %d, want at most %d", what, test.maxBytes, test.shards, heap, limit)
+			}
+		}
+		for i := range int(test.maxBytes / 50) {
+			c.Put(i, nil)
+		}
+		check("light entries")
+		for i := range int(test.maxBytes / 4096) {
+			c.Put(-1-i, make([]byte, 8192))
+		}
+		check("heavy entries")
+		mustCheck(t, c)
+		runtime.KeepAlive(c)
+	}
+}
+
 // TestSetCapacityGivesMemoryBack says the same of a smaller capacity, whatever part of
 // the old one it is, but for a page a shard, and of Clear.
 func TestSetCapacityGivesMemoryBack(t *testing.T) {
