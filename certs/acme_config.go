@@ -64,11 +64,15 @@ func (s *Store) newACMESource(src *Source) (*acmeSource, []*fieldError) {
 	default:
 		b.fail("key_type", "unknown key type %q: it can be ecdsa-p256, ecdsa-p384, rsa-2048, rsa-4096 or ed25519", config.KeyType)
 	}
+	var files certmagic.Storage
+	if s.options.StateDir != "" {
+		files = &certmagic.FileStorage{Path: filepath.Join(s.options.StateDir, "acme")}
+	}
 	switch {
 	case s.options.Storage != nil:
-		b.source.storage = s.options.Storage
-	case s.options.StateDir != "":
-		b.source.storage = &certmagic.FileStorage{Path: filepath.Join(s.options.StateDir, "acme")}
+		b.source.storage, b.source.local = s.options.Storage, files
+	case files != nil:
+		b.source.storage = files
 	default:
 		b.errs = append(b.errs, &fieldError{field: "acme", err: errors.New("a state directory or a shared store is needed to keep certificates in")})
 	}

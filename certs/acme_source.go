@@ -20,6 +20,7 @@ type acmeSource struct {
 	def      bool
 	identity string // equal for equal configurations, contents of files included
 	storage  certmagic.Storage
+	local    certmagic.Storage // the state directory, where storage is a shared one; nil: none
 	issuers  []acmeIssuer
 	dns      *dnsProvider // nil: no dns-01
 
@@ -120,7 +121,8 @@ func (l *loading) acme(ctx context.Context, i int, src *Source) provider {
 }
 
 // firstCertificates gives hosts the certificates from the storage, or those
-// that another source, as of a CA given up, has for them now. A storage that
+// that another source, as of a CA given up, has for them now or had before a
+// restart. A storage that
 // cannot be reached is no reason not to start: Run will try again.
 func (l *loading) firstCertificates(ctx context.Context, a *acmeSource) {
 	found := make([]*stored, len(a.hosts))
@@ -140,6 +142,10 @@ func (l *loading) firstCertificates(ctx context.Context, a *acmeSource) {
 		})
 	}
 	g.Wait()
+	var places []place
+	if !away.Load() {
+		places = a.places(ctx)
+	}
 	for i, h := range a.hosts {
 		if errs[i] != nil {
 			l.store.log.Warn("stored certificate was not loaded", "name", h.name, "err", errs[i])
@@ -148,8 +154,10 @@ func (l *loading) firstCertificates(ctx context.Context, a *acmeSource) {
 		if st := found[i]; st != nil {
 			h.slot.cert = l.store.acquire(st.cert, h.name)
 			h.slot.acme.State, h.slot.acme.Directory = ACMEValid, st.directory
-		} else {
-			h.slot.cert = l.inherited(h.name)
+		} else if h.slot.cert = l.inherited(h.name); h.slot.cert == nil {
+			if c := a.former(ctx, h.name, places); c != nil {
+				h.slot.cert = l.store.acquire(c, h.name)
+			}
 		}
 	}
 }

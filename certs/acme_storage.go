@@ -50,7 +50,7 @@ func (a *acmeSource) load(ctx context.Context, name string) (*stored, error) {
 func (a *acmeSource) loadFrom(ctx context.Context, is *acmeIssuer, name string) (*stored, error) {
 	st := &stored{issuerKey: is.key(), directory: is.directory}
 	var err error
-	if st.cert, err = a.loadPair(ctx, st.issuerKey, name); err != nil {
+	if st.cert, err = loadPair(ctx, a.storage, st.issuerKey, name); err != nil {
 		return nil, err
 	}
 	if !a.config.DisableARI {
@@ -64,6 +64,10 @@ func (a *acmeSource) loadFrom(ctx context.Context, is *acmeIssuer, name string) 
 	return st, nil
 }
 
+// issueLock and a name are the lock that the ACME library holds while it works on
+// the name.
+const issueLock = "issue_cert_"
+
 // damage is a file in the storage that cannot be used.
 type damage struct {
 	key string // its place in the storage
@@ -75,13 +79,13 @@ func (d *damage) Unwrap() error        { return d.err }
 func (d *damage) Is(target error) bool { return target == errDamaged }
 
 // loadPair reads a certificate and its key.
-func (a *acmeSource) loadPair(ctx context.Context, issuerKey, name string) (*certificate, error) {
+func loadPair(ctx context.Context, storage certmagic.Storage, issuerKey, name string) (*certificate, error) {
 	keyAt, chainAt := certmagic.StorageKeys.SitePrivateKey(issuerKey, name), certmagic.StorageKeys.SiteCert(issuerKey, name)
-	key, err := a.storage.Load(ctx, keyAt)
+	key, err := storage.Load(ctx, keyAt)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := a.storage.Load(ctx, chainAt)
+	chain, err := storage.Load(ctx, chainAt)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +114,10 @@ func (a *acmeSource) discardDamaged(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
 	defer cancel()
 	// The lock of the library: another replica may be writing them anew.
-	const lock = "issue_cert_"
-	if err := a.storage.Lock(ctx, lock+name); err != nil {
+	if err := a.storage.Lock(ctx, issueLock+name); err != nil {
 		return err
 	}
-	defer a.storage.Unlock(context.WithoutCancel(ctx), lock+name)
+	defer a.storage.Unlock(context.WithoutCancel(ctx), issueLock+name)
 	for _, d := range a.damaged(ctx, name) {
 		if err := a.storage.Delete(ctx, d.key); err != nil {
 			return fmt.Errorf("%w, and was not deleted: %w", d, err)
@@ -128,7 +131,7 @@ func (a *acmeSource) damaged(ctx context.Context, name string) []*damage {
 	var all []*damage
 	for i := range a.issuers {
 		key := a.issuers[i].key()
-		_, err := a.loadPair(ctx, key, name)
+		_, err := loadPair(ctx, a.storage, key, name)
 		_, _, metaErr := a.loadMeta(ctx, key, name)
 		for _, err := range []error{err, metaErr} {
 			if d, ok := errors.AsType[*damage](err); ok {
@@ -144,7 +147,7 @@ func (a *acmeSource) damaged(ctx context.Context, name string) []*damage {
 func (a *acmeSource) damagedAccounts(ctx context.Context) error {
 	var errs []error
 	for i := range a.issuers {
-		files, err := a.storage.List(ctx, path.Join("acme", certmagic.StorageKeys.Safe(a.issuers[i].key()), "users"), true)
+		files, err := a.storage.List(ctx, usersPrefix(a.issuers[i].key()), true)
 		if err != nil {
 			continue // none is there, or the storage is away, which others tell
 		}

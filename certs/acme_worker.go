@@ -72,6 +72,11 @@ func (w *acmeWorker) look() error {
 	now := time.Now()
 	w.lookAt = now.Add(jitter(storageInterval))
 	st, err := w.source.load(w.ctx, w.host.name)
+	if st == nil && err == nil {
+		if err = w.source.importLocal(w.ctx, w.host.name); err == nil {
+			st, err = w.source.load(w.ctx, w.host.name)
+		}
+	}
 	if w.ctx.Err() != nil {
 		return nil
 	}
@@ -85,8 +90,26 @@ func (w *acmeWorker) look() error {
 	if st != nil {
 		w.take(st)
 		w.noticeRevoked()
+		return nil
 	}
+	w.standIn()
 	return nil
+}
+
+// standIn serves the certificate of an issuer given up, if there is one, while
+// none of the configured ones has issued.
+func (w *acmeWorker) standIn() {
+	s, sl := w.store, w.host.slot
+	s.mu.Lock()
+	served := sl.cert != nil
+	s.mu.Unlock()
+	if served {
+		return
+	}
+	if c := w.source.former(w.ctx, w.host.name, w.source.places(w.ctx)); c != nil {
+		held, _ := s.registry.acquire(c)
+		s.replace(w.ctx, w.source, sl, held)
+	}
 }
 
 // noticeRevoked has the certificate replaced whose revocation became known

@@ -25,7 +25,8 @@ type Options struct {
 	// are kept, below "acme" and "local". Required for those sources only.
 	StateDir string
 	// Storage keeps ACME data instead of StateDir; one that replicas share
-	// makes them obtain each certificate once.
+	// makes them obtain each certificate once. What it lacks it gets from
+	// StateDir.
 	Storage certmagic.Storage
 	// LocalResponder is the URL of the OCSP responder that is written into
 	// certificates of the development CA; "": none.
