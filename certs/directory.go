@@ -81,6 +81,7 @@ func pairUp(dir string, names map[string]bool) ([]Files, []*fieldError) {
 	var errs []*fieldError
 	used := make(map[string]bool)
 	sorted := slices.Sorted(maps.Keys(names))
+	leaf := acmeSh(names)
 	for _, name := range sorted {
 		path := filepath.Join(dir, name)
 		ext := filepath.Ext(name)
@@ -89,10 +90,10 @@ func pairUp(dir string, names map[string]bool) ([]Files, []*fieldError) {
 		case ".p12", ".pfx":
 			pairs = append(pairs, Files{PKCS12: path})
 		case ".crt", ".cer", ".pem":
-			if isKeyName(base, ext) {
+			if isKeyName(base, ext) || leaf != "" && name == leaf+".cer" {
 				continue
 			}
-			key := keyFor(base, names)
+			key := keyFor(name, leaf, names)
 			switch {
 			case key != "":
 				used[key] = true
@@ -120,10 +121,15 @@ func isKeyName(base, ext string) bool {
 	return ext == ".key" || ext == ".pem" && (base == "privkey" || strings.HasSuffix(base, "-key"))
 }
 
-func keyFor(base string, names map[string]bool) string {
-	candidates := []string{base + ".key", base + "-key.pem"}
+// keyFor finds the key of a certificate's file; leaf is what acmeSh says.
+func keyFor(name, leaf string, names map[string]bool) string {
+	base := strings.TrimSuffix(name, filepath.Ext(name))
+	candidates := []string{base + ".key", base + "-key.pem", name + ".key"}
 	if base == "fullchain" {
 		candidates = append(candidates, "privkey.pem")
+	}
+	if leaf != "" && name == acmeShChain {
+		candidates = append(candidates, leaf+".key")
 	}
 	for _, name := range candidates {
 		if names[name] {
@@ -131,6 +137,29 @@ func keyFor(base string, names map[string]bool) string {
 		}
 	}
 	return ""
+}
+
+// acmeShChain is what acme.sh calls the file with leaf and chain. Its key is
+// named after the domain, and so is a file with the leaf alone.
+const acmeShChain = "fullchain.cer"
+
+// acmeSh returns the domain of a directory that acme.sh wrote, "" if it is none.
+func acmeSh(names map[string]bool) string {
+	if !names[acmeShChain] || names["fullchain.key"] {
+		return ""
+	}
+	domain := ""
+	for name := range names {
+		base, ok := strings.CutSuffix(name, ".key")
+		if !ok || !names[base+".cer"] {
+			continue
+		}
+		if domain != "" {
+			return "" // nobody can tell which
+		}
+		domain = base
+	}
+	return domain
 }
 
 // holdsKey reports whether a file has a private key in it, or may have: one

@@ -401,6 +401,11 @@ func TestDirectory(t *testing.T) {
 	put(cert("mkcert.test"), "mkcert.test.pem", "mkcert.test-key.pem")
 	put(cert("certbot.test"), "certbot.test/fullchain.pem", "certbot.test/privkey.pem")
 	put(cert("k8s.test"), "secret/tls.crt", "secret/tls.key")
+	put(cert("split.test"), "split.pem", "split.pem.key")
+	sh := cert("acmesh.test")
+	put(sh, "acmesh.test_ecc/fullchain.cer", "acmesh.test_ecc/acmesh.test.key")
+	writeFile(t, filepath.Join(dir, "acmesh.test_ecc", "acmesh.test.cer"), pki.CertificatePEM(sh.Leaf))
+	writeFile(t, filepath.Join(dir, "acmesh.test_ecc", "ca.cer"), pki.CertificatePEM(ca.Certificate))
 	c := cert("haproxy.test")
 	writeFile(t, filepath.Join(dir, "haproxy.pem"), append(pki.ChainPEM(c), keyPEM(t, c)...))
 	// What lies beside pairs without being one.
@@ -418,13 +423,16 @@ func TestDirectory(t *testing.T) {
 
 	s := newStore(t, Options{})
 	load(t, s, Source{Directory: &Directory{Path: dir}})
-	for _, name := range []string{"plain.test", "mkcert.test", "certbot.test", "k8s.test", "haproxy.test"} {
+	for _, name := range []string{"plain.test", "mkcert.test", "certbot.test", "k8s.test", "haproxy.test", "split.test", "acmesh.test"} {
 		leaf := served(s, name)
 		if leaf == nil || leaf.Subject.CommonName != name {
 			t.Errorf("%s is not served", name)
 		}
 	}
-	if got := len(s.Status()); got != 6 {
-		t.Errorf("%d certificates; want 6", got)
+	if got := len(s.Status()); got != 8 {
+		t.Errorf("%d certificates; want 8", got)
+	}
+	if cert, err := s.GetCertificate(modern("acmesh.test")); err != nil || len(cert.Certificate) != 2 {
+		t.Errorf("the chain of acme.sh is not served: %v", err)
 	}
 }

@@ -31,8 +31,9 @@ type Files struct {
 
 // Directory is every key pair in a directory and in its direct
 // subdirectories, named in one of the usual ways: x.crt (or .cer, .pem) with
-// x.key, x.pem with x-key.pem, fullchain.pem with privkey.pem, one x.pem that
-// holds both, x.p12 or x.pfx. Hidden files are left out, and so are CA
+// x.key, x.pem with x-key.pem or x.pem.key, fullchain.pem with privkey.pem,
+// fullchain.cer with the only key that a .cer lies beside, one x.pem that holds
+// both, x.p12 or x.pfx. Hidden files are left out, and so are CA
 // certificates that have no key beside them.
 type Directory struct {
 	Path           string
