@@ -3,8 +3,10 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,4 +118,22 @@ func TestDirectoryOfOddities(t *testing.T) {
 	again := issue(t, newCA(t), pki.Request{Names: []string{"a.test"}})
 	writePair(t, dir, "a", again)
 	eventually(t, within, "serving its successor", func() bool { return serves(s, "a.test", again) })
+}
+
+// TestTrustedCertificate: the blocks that "openssl x509 -trustout" writes are
+// read, with or without settings of trust behind the certificate.
+func TestTrustedCertificate(t *testing.T) {
+	leaf := issue(t, newCA(t), pki.Request{Names: []string{"a.test"}}).Leaf
+	for _, settings := range [][]byte{nil, {0x30, 0x00}, {0x30, 0x0c, 0x30, 0x0a, 0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 3, 1}} {
+		data := pem.EncodeToMemory(&pem.Block{Type: "TRUSTED CERTIFICATE", Bytes: append(slices.Clip(leaf.Raw), settings...)})
+		got, err := parseCertificates(data)
+		if err != nil || len(got) != 1 || !got[0].Equal(leaf) {
+			t.Errorf("settings %x: %v, %v", settings, got, err)
+		}
+	}
+	for _, junk := range [][]byte{nil, {0x30}, {0x30, 0x00}} {
+		if _, err := parseCertificates(pem.EncodeToMemory(&pem.Block{Type: "TRUSTED CERTIFICATE", Bytes: junk})); err == nil {
+			t.Errorf("%x was read", junk)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -30,10 +31,15 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 		if block, data = pem.Decode(data); block == nil {
 			break
 		}
-		if block.Type != "CERTIFICATE" && block.Type != "TRUSTED CERTIFICATE" && block.Type != "X509 CERTIFICATE" {
+		der := block.Bytes
+		switch block.Type {
+		case "CERTIFICATE", "X509 CERTIFICATE":
+		case "TRUSTED CERTIFICATE":
+			der = withoutTrust(der)
+		default:
 			continue
 		}
-		cert, err := x509.ParseCertificate(block.Bytes)
+		cert, err := x509.ParseCertificate(der)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w", len(certs)+1, err)
 		}
@@ -43,6 +49,16 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 		return nil, errNoCertificate
 	}
 	return certs, nil
+}
+
+// withoutTrust returns the certificate in a block of OpenSSL's own, in which
+// settings of trust follow it.
+func withoutTrust(der []byte) []byte {
+	var first asn1.RawValue
+	if _, err := asn1.Unmarshal(der, &first); err != nil {
+		return der // for the parser to complain about
+	}
+	return first.FullBytes
 }
 
 // parseKey returns the one private key of a PEM file: PKCS#8, PKCS#1 or SEC 1,
