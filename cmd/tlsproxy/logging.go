@@ -29,7 +29,7 @@ func (h *logHandler) configure(w io.Writer, c config.Log) {
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo // config admits the words that slog knows
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: durationsInWords}
 	var handler slog.Handler = slog.NewJSONHandler(w, options)
 	if c.Format == config.LogText {
 		handler = slog.NewTextHandler(w, options)
@@ -53,4 +53,13 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *logHandler) WithGroup(name string) slog.Handler {
 	derive := h.derive
 	return &logHandler{h.current, func(base slog.Handler) slog.Handler { return derive(base).WithGroup(name) }}
+}
+
+// durationsInWords writes durations as people do in both formats; in JSON slog
+// would write nanoseconds.
+func durationsInWords(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
