@@ -135,3 +135,41 @@ func TestReceivedAnewInAFleet(t *testing.T) {
 		}
 	})
 }
+
+// TestRevocationOutlivesItsSigner: a revocation for good counts after a restart even
+// when the certificate of the delegate that signed it has ended meanwhile; a good
+// response of that delegate does not.
+func TestRevocationOutlivesItsSigner(t *testing.T) {
+	for name, status := range map[string]pki.Status{"revoked": pki.Revoked, "good": pki.Good} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ca, cert := longCert(t)
+				spec := goodSpec(ca, cert.Leaf, time.Now())
+				spec.Singles[0].Status, spec.Singles[0].NextUpdate = status, time.Now().Add(20*day)
+				if status == pki.Revoked {
+					spec.Singles[0].RevokedAt, spec.Singles[0].Reason = time.Now(), 1
+				}
+				der := build(t, signedBy(spec, delegate(t, ca, pki.Request{NotAfter: time.Now().Add(day)})))
+				begin, dir := time.Now(), t.TempDir()
+				r := start(t, Options{StateDir: dir})
+				r.net.set("ocsp.test", always(der))
+				r.prepare(t, cert)
+				advance(2 * time.Minute)
+				suffix := map[pki.Status]string{pki.Revoked: revokedSuffix, pki.Good: goodSuffix}[status]
+				if err := os.Chtimes(fileOf(dir, cert, suffix), begin, begin); err != nil { // in the bubble's time
+					t.Fatal(err)
+				}
+				r.stop(t)
+				time.Sleep(3 * day)
+
+				again := start(t, Options{StateDir: dir}) // its network has no responder
+				defer again.stop(t)
+				again.prepare(t, cert)
+				advance(2 * time.Minute)
+				if got := again.statusOf(t, "a.test").State; (got == StateRevoked) != (status == pki.Revoked) || again.served(t, cert) != nil {
+					t.Errorf("state %s after the signer's end", got)
+				}
+			})
+		})
+	}
+}

@@ -84,11 +84,26 @@ func (d *disk) read(e *entry, suffix string, now time.Time) (r *Response, receiv
 	if err != nil {
 		return nil, received, err
 	}
-	r, err = Verify(der, e.target.leaf, e.target.issuer, now)
+	received = earliest(info.ModTime(), now)
+	r, err = verifyKept(der, e.target, received, now)
 	if err == nil && (r.Status == Revoked) != (suffix == revokedSuffix) {
 		err = fmt.Errorf("it says %s, which does not belong there", r.Status)
 	}
-	return r, earliest(info.ModTime(), now), err
+	return r, received, err
+}
+
+// verifyKept is [Verify] for a response that was verified when it was received. A
+// revocation for good goes on to count when the certificate of the delegate that
+// signed it has ended, as it does after its own nextUpdate.
+func verifyKept(der []byte, t *target, received, now time.Time) (*Response, error) {
+	r, err := Verify(der, t.leaf, t.issuer, now)
+	if ReasonOf(err) != ReasonSignerExpired {
+		return r, err
+	}
+	if then, err := Verify(der, t.leaf, t.issuer, received); err == nil && then.final() {
+		return then, nil
+	}
+	return r, err
 }
 
 // save writes what e holds.

@@ -94,12 +94,12 @@ func (h *shared) get(ctx context.Context, e *entry, purpose string) (*Response, 
 		return nil, time.Time{}
 	}
 	now := h.now()
-	r, err := Verify(value[stampSize:], e.target.leaf, e.target.issuer, now)
+	received := earliest(time.Unix(int64(binary.BigEndian.Uint64(value)), 0), now)
+	r, err := verifyKept(value[stampSize:], e.target, received, now)
 	if err != nil || purpose == purposeRevoked && r.Status != Revoked {
 		h.log.Debug("shared ocsp response is not used", "certificate", e.name(), "err", err)
 		return nil, time.Time{}
 	}
-	received := earliest(time.Unix(int64(binary.BigEndian.Uint64(value)), 0), now)
 	return r.since(received), received
 }
 
