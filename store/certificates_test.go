@@ -210,6 +210,42 @@ func TestLockLife(t *testing.T) {
 	}
 }
 
+// TestLostLockWithinAProcess: a lock that is lost stays with its holder within
+// the process until Unlock, which says so and leaves alone who has it next.
+func TestLostLockWithinAProcess(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	keys := writeKeys(t, "", newKey())
+	a := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys}).Certificates()
+	b := open(t, Options{Addresses: []string{r.addr}, KeyFile: keys}).Certificates()
+	ctx, raw := t.Context(), r.raw()
+	if err := a.Lock(ctx, "name"); err != nil {
+		t.Fatal(err)
+	}
+	raw.Del(ctx, a.lockKey("name")) // it ran out
+	if ok, err := a.TryLock(ctx, "name"); ok || err != nil {
+		t.Errorf("TryLock beside the holder: %v, %v", ok, err)
+	}
+	if ok, err := b.TryLock(ctx, "name"); !ok || err != nil {
+		t.Errorf("TryLock by another process: %v, %v", ok, err)
+	}
+	if err := a.Unlock(ctx, "name"); !errors.Is(err, errLockLost) {
+		t.Errorf("Unlock of a lost lock: %v", err)
+	}
+	if n := raw.Exists(ctx, a.lockKey("name")).Val(); n != 1 {
+		t.Error("Unlock gave back another's lock")
+	}
+	if err := b.Unlock(ctx, "name"); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if ok, err := a.TryLock(ctx, "name"); !ok || err != nil {
+		t.Errorf("TryLock of a free lock: %v, %v", ok, err)
+	}
+	if err := a.Unlock(ctx, "name"); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
 // TestLockHolder is the process that TestLockLife kills; by itself it only
 // takes a lock and gives it back.
 func TestLockHolder(t *testing.T) {

@@ -59,14 +59,21 @@ func (c *Certificates) Lock(ctx context.Context, name string) error {
 	}
 }
 
-// TryLock takes the lock of name if nobody holds it.
+// TryLock takes the lock of name if nobody holds it. Within this process a lock
+// is held until its Unlock, also when it was lost meanwhile: Unlock knows names
+// alone, and would else give back the lock of whoever took it next.
 func (c *Certificates) TryLock(ctx context.Context, name string) (bool, error) {
 	var b [16]byte
 	rand.Read(b[:])
-	token := hex.EncodeToString(b[:])
+	renewal, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &lease{token: hex.EncodeToString(b[:]), cancel: cancel, done: make(chan struct{})}
+	if !c.reserve(name, l) {
+		cancel()
+		return false, nil
+	}
 	held := false
 	err := c.s.do(ctx, c.lockKey(name), patient|writing, func(ctx context.Context) error {
-		err := c.s.client.Do(ctx, "set", c.lockKey(name), token, "px", c.lockLife.Milliseconds(), "nx").Err()
+		err := c.s.client.Do(ctx, "set", c.lockKey(name), l.token, "px", c.lockLife.Milliseconds(), "nx").Err()
 		held = err == nil
 		if errors.Is(err, redis.Nil) {
 			return nil
@@ -74,15 +81,27 @@ func (c *Certificates) TryLock(ctx context.Context, name string) (bool, error) {
 		return err
 	})
 	if !held {
+		cancel()
+		close(l.done)
+		c.mu.Lock()
+		delete(c.locks, name)
+		c.mu.Unlock()
 		return false, err
 	}
-	renewal, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &lease{token: token, cancel: cancel, done: make(chan struct{})}
-	c.mu.Lock()
-	c.locks[name] = l
-	c.mu.Unlock()
 	go c.renew(renewal, name, l)
 	return true, nil
+}
+
+// reserve notes a lease as this process's one for name. It reports false when
+// there is one already.
+func (c *Certificates) reserve(name string, l *lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.locks[name] != nil {
+		return false
+	}
+	c.locks[name] = l
+	return true
 }
 
 // renew keeps a lock alive until ctx ends or it is lost.
