@@ -13,7 +13,8 @@ import (
 
 // certificate is what is told of all certificates that share a name.
 type certificate struct {
-	notAfter time.Time // the earliest
+	notAfter time.Time     // the earliest
+	lifetime time.Duration // of the one that ends then
 	obtained bool
 	failing  bool
 	staple   time.Time // the earliest; zero: one of them has none
@@ -23,19 +24,21 @@ type certificate struct {
 
 func certificateCollector(read func() []certs.Status, staples func() []ocsp.CertificateStatus) prometheus.Collector {
 	var (
-		expiry  = gauge("certificate_expiry_timestamp_seconds", "When the certificate expires; absent until it was obtained. Certificates obtained on demand share one value, the earliest.", "certificate")
-		failing = gauge("certificate_failing", "1 while what is served is not what should be served: the last load, issuance or renewal failed.", "certificate")
-		fetches = gauge("ocsp_staple_fetch_failures", "Fetches of the staple that failed in a row; 0: the last one succeeded. Only certificates that name a responder have it.", "certificate")
-		staple  = gauge("ocsp_staple_expiry_timestamp_seconds", "Until when the staple held is served; 0: none is held. Only certificates that name a responder have it.", "certificate")
+		expiry   = gauge("certificate_expiry_timestamp_seconds", "When the certificate expires; absent until it was obtained. Certificates obtained on demand share one value, the earliest.", "certificate")
+		lifetime = gauge("certificate_lifetime_seconds", "The whole lifetime of the certificate whose expiry is told.", "certificate")
+		failing  = gauge("certificate_failing", "1 while what is served is not what should be served: the last load, issuance or renewal failed.", "certificate")
+		fetches  = gauge("ocsp_staple_fetch_failures", "Fetches of the staple that failed in a row; 0: the last one succeeded. Only certificates that name a responder have it.", "certificate")
+		staple   = gauge("ocsp_staple_expiry_timestamp_seconds", "Until when the staple held is served; 0: none is held. Only certificates that name a responder have it.", "certificate")
 	)
 	return pull{
-		metrics: []metric{expiry, failing, staple, fetches},
+		metrics: []metric{expiry, lifetime, failing, staple, fetches},
 		collect: func(emit emit) {
 			byName := join(read(), staples)
 			for _, name := range slices.Sorted(maps.Keys(byName)) {
 				c := byName[name]
 				if c.obtained {
 					emit(expiry, unix(c.notAfter), name)
+					emit(lifetime, c.lifetime.Seconds(), name)
 				}
 				emit(failing, boolean(c.failing), name)
 				if c.staples {
@@ -61,7 +64,7 @@ func join(all []certs.Status, staples func() []ocsp.CertificateStatus) map[strin
 	for _, s := range all {
 		c := byName[label(s.Name)]
 		if !s.NotAfter.IsZero() && (!c.obtained || s.NotAfter.Before(c.notAfter)) {
-			c.notAfter, c.obtained = s.NotAfter, true
+			c.notAfter, c.lifetime, c.obtained = s.NotAfter, s.NotAfter.Sub(s.NotBefore), true
 		}
 		c.failing = c.failing || s.LastError != ""
 		if st, ok := held[s.Fingerprint]; ok && s.Fingerprint != "" && st.State != ocsp.StateNoResponder {

@@ -239,6 +239,7 @@ func TestCertificatesAndStaples(t *testing.T) {
 	name := s.certs.Status()[0].Name
 	got := s.scrape(t)
 	want(t, got, `tlsproxy_certificate_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(s.cert.Leaf.NotAfter.Unix()))
+	want(t, got, `tlsproxy_certificate_lifetime_seconds{certificate="`+name+`"}`, s.cert.Leaf.NotAfter.Sub(s.cert.Leaf.NotBefore).Seconds())
 	want(t, got, `tlsproxy_certificate_failing{certificate="`+name+`"}`, 0)
 	want(t, got, `tlsproxy_ocsp_staple_expiry_timestamp_seconds{certificate="`+name+`"}`, float64(s.stapler.Status()[0].Expires.UnixMilli())/1000)
 	want(t, got, `tlsproxy_ocsp_staple_fetch_failures{certificate="`+name+`"}`, 0)

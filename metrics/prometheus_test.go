@@ -248,7 +248,7 @@ func TestDashboardIsInOrder(t *testing.T) {
 		}
 	}
 	notShown := []string{ // facts for alerts and for people who look closer
-		"tlsproxy_acme_challenge_connections_total", "tlsproxy_certificate_files_polled", "tlsproxy_certificates_on_demand_refused_total",
+		"tlsproxy_acme_challenge_connections_total", "tlsproxy_certificate_files_polled", "tlsproxy_certificate_lifetime_seconds", "tlsproxy_certificates_on_demand_refused_total",
 		"tlsproxy_config_loaded_timestamp_seconds", "tlsproxy_ocsp_persist_errors_total", "tlsproxy_ocsp_store_operations_total",
 		"tlsproxy_store_key_file_failing", "tlsproxy_store_revocations_synced_timestamp_seconds",
 		"tlsproxy_client_auth_available", "tlsproxy_client_auth_crl_expiry_timestamp_seconds", "tlsproxy_client_auth_ocsp_soft_failures_total",
