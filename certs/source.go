@@ -123,8 +123,9 @@ type OnDemand struct {
 	Ask string
 	// Allow lists names, and wildcards that stand for one label.
 	Allow []string
-	// Rate bounds how many names that have no certificate yet are tried in a
-	// Window. 0: 10; negative: not bounded.
+	// Rate bounds how many names that have no certificate yet are tried at
+	// once; used up, they come back evenly over a Window. 0: 10; negative: not
+	// bounded.
 	Rate   int
 	Window time.Duration // 0: 1 min
 	// Wait bounds how long a handshake waits for its certificate, beside the

@@ -160,7 +160,8 @@ type OnDemand struct {
 	// Allow are the names allowed; "*.example.com" allows one label.
 	Allow []string `yaml:"allow"`
 
-	// Rate is how many names without a certificate are tried in one Window.
+	// Rate is how many names without a certificate are tried at once, and again
+	// over each Window.
 	Rate int `yaml:"rate" default:"10" min:"1" max:"1000000"`
 
 	// Window is the time that Rate refers to.
