@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/pki"
@@ -335,4 +337,32 @@ func TestSlowPreparation(t *testing.T) {
 	}
 	close(release)
 	eventually(t, within, "serving the prepared certificate", func() bool { return serves(s, "slow.test", slow2) })
+}
+
+// TestPreparationCalledOff: at a stop nobody is told that a certificate is served
+// unprepared, as it is not; after a deadline it is.
+func TestPreparationCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cert, err := fromTLS(issue(t, newCA(t), pkiRequest("stop.test")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stop := range []bool{true, false} {
+			var log logBuffer
+			s := newStore(t, Options{Logger: log.logger(), Prepare: func(ctx context.Context, _ *tls.Certificate) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}})
+			held, _ := s.registry.acquire(cert)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if stop {
+				cancel()
+			}
+			s.registry.prepareAll(ctx, []*certificate{held})
+			cancel()
+			if told := strings.Contains(log.String(), "without having been prepared"); told == stop {
+				t.Errorf("stop %v: the log says %q", stop, log.String())
+			}
+		}
+	})
 }

@@ -192,7 +192,8 @@ func (r *registry) begin(c *certificate) (*held, <-chan struct{}) {
 
 func (r *registry) prepare(ctx context.Context, h *held) {
 	err := r.prepareHook(ctx, h.cert.tls)
-	if err != nil {
+	// Who calls it off, as at a stop, does not serve the certificate.
+	if err != nil && ctx.Err() != context.Canceled {
 		r.log.Warn("certificate is served without having been prepared", "names", h.cert.names, "err", err)
 	}
 	r.mu.Lock()
