@@ -288,6 +288,8 @@ func TestAskingAgain(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}))
+	// A request on a connection that was used before may be made twice.
+	srv.Config.SetKeepAlivesEnabled(false)
 	t.Cleanup(srv.Close)
 	s := newACMEStore(t, Options{})
 	load(t, s, onDemandSource(&OnDemand{Ask: srv.URL, Allow: []string{"*.ask.test"}}))
