@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	"github.com/tlsproxy/tlsproxy/internal/testtool"
-
-	"golang.org/x/net/http2"
 )
 
 // kept is a connection that outlives its listener.
@@ -36,11 +35,18 @@ func (p *proxy) keep(pool *x509.CertPool, proto, host string) kept {
 	}
 	var k kept
 	if proto == "h2" {
-		cc, err := new(http2.Transport).NewClientConn(conn)
+		protocols := new(http.Protocols)
+		protocols.SetHTTP2(true)
+		transport := &http.Transport{
+			Protocols:      protocols,
+			DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		}
+		cc, err := transport.NewClientConn(p.t.Context(), "https", p.addr)
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		k = kept{cc.RoundTrip, func() bool { return !cc.CanTakeNewRequest() }}
+		p.t.Cleanup(func() { cc.Close() })
+		k = kept{cc.RoundTrip, func() bool { return cc.Err() != nil || cc.Available() == 0 }}
 	} else {
 		in := bufio.NewReader(conn)
 		k.do = func(r *http.Request) (*http.Response, error) {

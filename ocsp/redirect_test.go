@@ -29,7 +29,7 @@ func TestRedirectKeepsTheRequest(t *testing.T) {
 			case strings.HasPrefix(r.URL.Path, "/long"):
 				http.Redirect(w, r, "/again", code)
 			case r.URL.Path == "/again":
-				http.Redirect(w, r, "/ocsp", 302)
+				http.Redirect(w, r, "/ocsp", http.StatusFound)
 			case r.Method == http.MethodPost && r.Header.Get("Content-Type") != "application/ocsp-request":
 				w.WriteHeader(http.StatusUnsupportedMediaType)
 			default:
