@@ -5,8 +5,6 @@ import (
 	"context"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // Run follows the files until ctx is done, and returns nil then. A change holds for
@@ -19,7 +17,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	l := clientLoop{client: c}
 	l.open()
-	defer l.close()
+	defer l.stopWatching()
 	look := time.NewTimer(0) // what changed between NewClient and now
 	defer look.Stop()
 	var since time.Time // the first change not looked at yet
@@ -45,10 +43,10 @@ func (c *Client) Run(ctx context.Context) error {
 
 // clientLoop is what Run needs while it runs.
 type clientLoop struct {
-	client  *Client
-	watch   watcher // nil: polling
-	retries int     // in a row
-	logged  string  // the error that was logged last
+	client *Client
+	notices
+	retries int    // in a row
+	logged  string // the error that was logged last
 }
 
 func (l *clientLoop) open() {
@@ -60,31 +58,10 @@ func (l *clientLoop) open() {
 	l.watch = w
 }
 
-func (l *clientLoop) close() {
-	if l.watch != nil {
-		l.watch.close()
-		l.watch = nil
-	}
-}
-
 func (l *clientLoop) poll(reason error) {
-	l.close()
+	l.stopWatching()
 	l.client.log.Warn("files cannot be watched, so they are polled; raising fs.inotify.max_user_watches or max_user_instances may help",
 		"files", l.client.options.paths(), "interval", l.interval(), "err", reason)
-}
-
-func (l *clientLoop) events() <-chan fsnotify.Event {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.events()
-}
-
-func (l *clientLoop) errors() <-chan error {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.errors()
 }
 
 func (l *clientLoop) follow() {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 const (
@@ -30,7 +28,7 @@ const (
 // certificates and the order of preference by dates current.
 type fileLoop struct {
 	store *Store
-	watch watcher // nil: polling
+	notices
 
 	// Reloads run beside the loop, because preparing a certificate may take
 	// seconds in which other files change too.
@@ -103,28 +101,6 @@ func (s *Store) runFiles(ctx context.Context) error {
 		case <-review.C:
 			review.Reset(l.review(ctx))
 		}
-	}
-}
-
-// events blocks for ever when files are polled.
-func (l *fileLoop) events() <-chan fsnotify.Event {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.events()
-}
-
-func (l *fileLoop) errors() <-chan error {
-	if l.watch == nil {
-		return nil
-	}
-	return l.watch.errors()
-}
-
-func (l *fileLoop) stopWatching() {
-	if l.watch != nil {
-		l.watch.close()
-		l.watch = nil
 	}
 }
 

@@ -38,6 +38,33 @@ func (w inotify) events() <-chan fsnotify.Event { return w.Watcher.Events }
 func (w inotify) errors() <-chan error          { return w.Watcher.Errors }
 func (w inotify) close() error                  { return w.Watcher.Close() }
 
+// notices is a loop's watcher, if there is one.
+type notices struct {
+	watch watcher // nil: polling
+}
+
+// events blocks for ever when files are polled.
+func (n *notices) events() <-chan fsnotify.Event {
+	if n.watch == nil {
+		return nil
+	}
+	return n.watch.events()
+}
+
+func (n *notices) errors() <-chan error {
+	if n.watch == nil {
+		return nil
+	}
+	return n.watch.errors()
+}
+
+func (n *notices) stopWatching() {
+	if n.watch != nil {
+		n.watch.close()
+		n.watch = nil
+	}
+}
+
 // followDirs watches the directories that decide what paths lead to now, and no
 // other. The error says that watching is no longer possible.
 func followDirs(w watcher, paths []string) error {
