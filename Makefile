@@ -29,7 +29,7 @@ test: deps ## every test, in random order
 	go -C bench test -shuffle=on ./...
 
 race: deps ## every test of the library packages, under the race detector
-	go test -race -shuffle=on -timeout 20m $$(go list ./... | grep -v /e2e)
+	@scripts/race
 
 lint: fmt vet tidy ## formatting, go vet, staticcheck, go.mod; golangci-lint where it is installed
 	$(TOOL) staticcheck ./...
