@@ -67,6 +67,9 @@ func (e *AllowEntry) normalise() error {
 		if name := strings.TrimPrefix(e.value, "*."); name == "" || strings.Contains(name, "*") {
 			return errors.New("a star may only stand for the whole first label")
 		}
+		if slices.Contains(strings.Split(e.value, "."), "") {
+			return errors.New("a DNS name has no empty label")
+		}
 	case "email":
 		local, domain, ok := cutLast(e.value, '@')
 		if !ok || local == "" || domain == "" {
