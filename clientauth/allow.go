@@ -64,12 +64,7 @@ func (e *AllowEntry) normalise() error {
 	switch e.kind {
 	case "dns":
 		e.value = strings.TrimSuffix(strings.ToLower(e.value), ".")
-		if name := strings.TrimPrefix(e.value, "*."); name == "" || strings.Contains(name, "*") {
-			return errors.New("a star may only stand for the whole first label")
-		}
-		if slices.Contains(strings.Split(e.value, "."), "") {
-			return errors.New("a DNS name has no empty label")
-		}
+		return checkDNS(strings.TrimPrefix(e.value, "*."))
 	case "email":
 		local, domain, ok := cutLast(e.value, '@')
 		if !ok || local == "" || domain == "" {
@@ -87,6 +82,22 @@ func (e *AllowEntry) normalise() error {
 	case "cn", "ou":
 	default:
 		return errors.New("the kind must be dns, email, uri, ip, cn, ou or sha256")
+	}
+	return nil
+}
+
+// checkDNS refuses what no certificate can have as a DNS name.
+func checkDNS(name string) error {
+	if name == "" || strings.Contains(name, "*") {
+		return errors.New("a star may only stand for the whole first label")
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" {
+			return errors.New("a DNS name has no empty label")
+		}
+		if strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return fmt.Errorf("%q is no label of a DNS name; an internationalised one is written as xn--…", clip(label))
+		}
 	}
 	return nil
 }

@@ -115,6 +115,8 @@ func TestParseAllowErrors(t *testing.T) {
 		"dns:a..example":              "empty label",
 		"dns:*..example":              "empty label",
 		"dns:.example":                "empty label",
+		"dns:a .":                     "no label",
+		"dns:bücher.example":          "xn--",
 		"email:ann":                   "@",
 		"email:@example.com":          "@",
 		"uri:spiffe://*/x":            "star",
